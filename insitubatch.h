@@ -1020,8 +1020,8 @@ typedef struct insitu_plan {
   uint64_t units, unit_rows, lanes, window;
   uint64_t span; /* T: batches that one window's rows can fall into */
   /* chunks that epoch 0 reads for the rows it delivers, re-reads included, and how many different
-   * ones these are. estimated 0: both are exact, or upper bounds where slices of one array differ;
-   * estimated 1: both are extrapolated and may be off either way */
+   * ones these are. estimated 0: both are exact, or upper bounds where selections of one array
+   * differ; estimated 1: both are extrapolated and may be off either way */
   uint64_t reads, distinct;
   uint64_t read_bytes; /* decoded bytes of reads */
   uint64_t wanted;     /* chunk reads if every variable and step read for itself */
@@ -22106,9 +22106,9 @@ struct insitu__select_term {
   const char *text; /* as it is written: n bytes, for messages */
   int n;
   enum insitu__select_kind kind;
-  double from, to, tolerance;            /* a value is `from` */
-  int64_t start, stop, step;             /* an index is `start` */
-  bool has_start, has_stop, has_nearest; /* that they are written */
+  double from, to, tolerance; /* a value is `from`, with a tolerance of 0 where none is written */
+  int64_t start, stop, step;  /* an index is `start` */
+  bool has_start, has_stop;   /* that they are written */
 };
 
 /* A dimension's coordinate, for values to be looked up in. */
@@ -22250,7 +22250,6 @@ static insitu_status insitu__select_value_term(
   if (dots && !insitu__select_number(dots + 2, end, &term->to))
     return insitu__select_bad_term(term, "no number stands behind the dots", err);
   if (!tilde) return INSITU_OK;
-  term->has_nearest = true;
   if (!insitu__select_number(tilde + 1, end, &term->tolerance) || term->tolerance < 0)
     return insitu__select_bad_term(term, "no number of 0 or more stands behind ~", err);
   return INSITU_OK;
@@ -22282,7 +22281,7 @@ static insitu_status insitu__select_index_term(
   return insitu__select_bad_term(term, "it is no range of indexes", err);
 }
 
-/* Goes behind the term that ends at *at, and sees whether another one follows. */
+/* Goes behind the term that was read last, and sees whether another one follows. */
 static insitu_status insitu__select_follow(
     struct insitu__select_item *item, const struct insitu__select_term *term, insitu_error *err) {
   const char *p = item->terms, *end = item->end;
@@ -22329,20 +22328,10 @@ static insitu_status insitu__select_term(
 
 /* ---- terms to runs ---- */
 
-/* Appends n indexes to what is shown of the axis. A run that can go on does. A stride of more than
- * a chunk would leave chunks of the run's range out: then each index is a run of its own. */
+/* Appends a run to what is shown of the axis; the run before goes on where it can. No stride is
+ * longer than a chunk: a box would else have chunks between its ends that it shows nothing of. */
 static insitu_status insitu__select_add(
     struct insitu__select_axis *axis, struct insitu__select_run added, insitu_error *err) {
-  uint64_t longest = (uint64_t)(added.stride < 0 ? -added.stride : added.stride);
-  if (added.n > 1 && longest > axis->chunk) {
-    for (uint64_t i = 0; i < added.n; i++) {
-      struct insitu__select_run one = {added.first + (int64_t)i * added.stride, 1, 1};
-      insitu_status status = insitu__select_add(axis, one, err);
-      if (status) return status;
-    }
-    return INSITU_OK;
-  }
-
   uint64_t n = INSITU__ARRAY_LEN(axis->run);
   axis->n += added.n;
   if (n) {
@@ -22391,7 +22380,14 @@ static insitu_status insitu__select_indexes(
   uint64_t span = (uint64_t)(step > 0 ? stop - start : start - stop);
   uint64_t stride = (uint64_t)(step > 0 ? step : -step);
   uint64_t n = insitu__base_ceil_div(span, stride);
-  return insitu__select_add(axis, (struct insitu__select_run){start, n > 1 ? step : 1, n}, err);
+  if (stride <= axis->chunk || n == 1)
+    return insitu__select_add(axis, (struct insitu__select_run){start, n > 1 ? step : 1, n}, err);
+
+  insitu_status status = INSITU_OK; /* each index is a run of its own */
+  for (uint64_t i = 0; i < n && !status; i++)
+    status =
+        insitu__select_add(axis, (struct insitu__select_run){start + (int64_t)i * step, 1, 1}, err);
+  return status;
 }
 
 /* Sees whether the values rise or fall throughout. */
@@ -22405,7 +22401,7 @@ static void insitu__select_values_init(struct insitu__select_values *v) {
   if (v->n < 2) v->slope = 1;
 }
 
-/* A number of the text as the coordinate would hold it, so many turns further. */
+/* The number that the coordinate would hold for x, after so many turns around the circle. */
 static double insitu__select_turned(const struct insitu__select_values *v, double x, int turns) {
   x += turns * v->cycle;
   return v->single ? (double)(float)x : x;
@@ -22416,7 +22412,7 @@ static double insitu__select_slack(double x) {
   return (x < 0 ? -x : x) * 1e-12;
 }
 
-/* Turns that a number is looked for in, either way: a text may say -180 for 540. */
+/* A number of the text may be so many turns away from the coordinate's value: -180 for 540. */
 #define INSITU__SELECT_TURNS 2
 
 /* How far value number i is from x, around the circle where there is one. */
@@ -22475,7 +22471,8 @@ static insitu_status insitu__select_value(struct insitu__select_axis *axis,
   return insitu__select_add(axis, (struct insitu__select_run){(int64_t)nearest, 1, 1}, err);
 }
 
-/* The indexes [*first, *first + n) whose values lie from lo to hi, so many turns further. */
+/* The indexes [*first, *first + n) whose values lie from lo to hi, both after so many turns around
+ * the circle. Returns n. */
 static uint64_t insitu__select_within(
     const struct insitu__select_values *v, double lo, double hi, int turns, uint64_t *first) {
   uint64_t n = 0;
@@ -22490,9 +22487,9 @@ static uint64_t insitu__select_within(
   return n;
 }
 
-/* The same for a turn around the circle. Values that a range finds without a turn are shown there
- * alone: turned ones stand outside of the coordinate's own values, where those of fewer turns end.
- * A whole turn begins and ends at one place, which is shown once. */
+/* The same for one number of turns, without the places that other turns show: a range shows a place
+ * by the value that takes the fewest turns. A range of a whole turn begins and ends at one place,
+ * which it shows once. */
 static uint64_t insitu__select_lap(
     const struct insitu__select_values *v, double lo, double hi, int turns, uint64_t *first) {
   double begin = v->at[0], end = v->at[v->n - 1], from = lo, to = hi;
@@ -22566,7 +22563,7 @@ static insitu_status insitu__select_take(struct insitu__select_axis *axis,
 /* From metadata and the desc's variables to what the planner needs: which arrays are read, along
  * which axis samples lie, which box of each field a variable selects, and where its bytes lie in a
  * batch row. The desc must outlive it. Built on the reactor thread while the loader opens, when
- * insitu__geometry_init_await suspends; read-only afterwards.
+ * insitu__geometry_open_await suspends; read-only afterwards.
  *
  * A variable selects one or more "regions" of its array: one run of indexes along each axis. An
  * "output" is an array of the batch: a variable of its own, or several as its channels. A "view" is
@@ -22819,7 +22816,7 @@ static insitu_status insitu__geometry_name_axis(const struct insitu__zarr_array 
   const char *label = desc->label ? desc->label : z->path;
   if ((int)axis == sample)
     return insitu__error_set(err, INSITU_E_ARG,
-        "variable %s: a slice names the sample axis %u of array %s; use sample_start and "
+        "variable %s: slices or select name the sample axis %u of array %s; use sample_start and "
         "sample_stop, or the split, to select samples",
         label, axis, z->path);
   if (to->named)
@@ -22873,6 +22870,24 @@ static int insitu__geometry_compare_intervals(const void *x, const void *y) {
   return (a->lo > b->lo) - (a->lo < b->lo);
 }
 
+/* How many numbers, from 0 on, lie in one or more of n intervals, which it sorts and cuts. */
+static uint64_t insitu__geometry_covered(struct insitu__geometry_interval *all, uint64_t n) {
+  uint64_t covered = 0;
+  int64_t end = 0; /* one past the last number that was counted */
+
+  bool sorted = true; /* as the segments of a split are */
+  for (uint64_t i = 1; i < n; i++) sorted = sorted && all[i - 1].lo <= all[i].lo;
+  if (!sorted) qsort(all, (size_t)n, sizeof *all, insitu__geometry_compare_intervals);
+  for (uint64_t i = 0; i < n; i++) {
+    if (all[i].lo < end) all[i].lo = end;
+    if (all[i].hi <= all[i].lo) continue;
+    covered += (uint64_t)(all[i].hi - all[i].lo);
+    end = all[i].hi;
+  }
+
+  return covered;
+}
+
 /* How many chunks along an axis hold some of what is shown of it; UINT64_MAX: no memory. */
 static uint64_t insitu__geometry_chunks(const struct insitu__select_axis *axis) {
   uint64_t n = INSITU__ARRAY_LEN(axis->run), chunks = 0;
@@ -22888,14 +22903,7 @@ static uint64_t insitu__geometry_chunks(const struct insitu__select_axis *axis) 
     if (!run->n) all[i].hi = all[i].lo;
   }
 
-  qsort(all, (size_t)n, sizeof *all, insitu__geometry_compare_intervals);
-  int64_t end = 0; /* one past the last chunk that was counted */
-  for (uint64_t i = 0; i < n; i++) {
-    if (all[i].lo < end) all[i].lo = end;
-    if (all[i].hi <= all[i].lo) continue;
-    chunks += (uint64_t)(all[i].hi - all[i].lo);
-    end = all[i].hi;
-  }
+  chunks = insitu__geometry_covered(all, n);
   insitu__mem_free(all);
   return chunks;
 }
@@ -22935,6 +22943,7 @@ static insitu_status insitu__geometry_regions(
     v->fields *= insitu__base_min(chunks, INSITU__MAX_FIELDS + 1);
     v->fields = insitu__base_min(v->fields, INSITU__MAX_FIELDS + 1);
   }
+
   for (uint64_t k = 0; k < boxes; k++, g->n_regions++) {
     struct insitu__geometry_region r = {.variable = (uint32_t)i, .array = v->array, .fields = 1};
     insitu__select_box(v->axis, z->ndim, k, &r.box);
@@ -24662,7 +24671,7 @@ static void insitu__split_free(struct insitu__split *s) {
   memset(s, 0, sizeof *s);
 }
 
-/* For qsort of chunk numbers, or of intervals by lo, which is 0 or more: ascending. */
+/* For qsort of chunk numbers: ascending. */
 static int insitu__split_compare(const void *x, const void *y) {
   uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
 
@@ -25651,7 +25660,6 @@ static bool insitu__plan_distinct_views(const struct insitu__plan *p,
     const struct insitu__geometry_array *a, uint64_t v, uint64_t n, uint64_t *chunks) {
   const struct insitu__geometry_interval *segments = p->part->segments;
   uint64_t count = INSITU__ARRAY_LEN(segments), next = 0;
-  int64_t end = 0; /* one past the last chunk that was counted */
   struct insitu__geometry_interval *all =
       (struct insitu__geometry_interval *)insitu__mem_alloc(n * count, sizeof *all);
 
@@ -25661,14 +25669,7 @@ static bool insitu__plan_distinct_views(const struct insitu__plan *p,
       all[next].lo = (int64_t)insitu__geometry_touch(a, &a->views[v], segments[s].lo);
       all[next].hi = (int64_t)insitu__geometry_touch(a, &a->views[v], segments[s].hi - 1) + 1;
     }
-  if (next > count) qsort(all, (size_t)next, sizeof *all, insitu__split_compare);
-  for (uint64_t k = 0; k < next; k++) {
-    if (all[k].lo < end) all[k].lo = end;
-    if (all[k].hi <= all[k].lo) continue;
-    *chunks += (uint64_t)(all[k].hi - all[k].lo);
-    end = all[k].hi;
-  }
-
+  *chunks += insitu__geometry_covered(all, next);
   insitu__mem_free(all);
   return true;
 }
@@ -28636,28 +28637,33 @@ static void insitu__read_await(struct insitu__read_call *r) {
 
 /* ---- selection by value ---- */
 
-/* The coordinates that selections have looked values up in. */
+/* A coordinate that selections have looked values up in. */
 struct insitu__read_coordinate {
-  char key[INSITU__MAX_KEY]; /* the folder of the array, and the dimension */
-  uint64_t bytes;            /* of memory_budget */
+  const char *path, *dim; /* of the array that it was looked for beside, and of its dimension */
+  uint64_t bytes;         /* of memory_budget */
   struct insitu__select_values values;
   struct insitu__zarr_array zarr;
 };
+
+/* Bytes of an array's path up to its name. */
+static uint64_t insitu__read_folder(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? (uint64_t)(slash + 1 - path) : 0;
+}
 
 /* Opens the coordinate of a dimension: the array of its name, beside the array at `path` or at the
  * root. INSITU_E_NOTFOUND: there is none, and err says nothing. The caller frees z in any case. */
 static insitu_status insitu__read_find_coordinate_await(insitu_loader *ld, const char *path,
     const char *dim, struct insitu__zarr_array *z, insitu_error *err) {
-  const char *slash = strrchr(path, '/');
   insitu_status status = INSITU_E_NOTFOUND;
   insitu_error cause = {0};
   char beside[INSITU__MAX_KEY];
-  int folder = slash ? (int)(slash + 1 - path) : 0;
+  int folder = (int)insitu__read_folder(path);
   int n = snprintf(beside, sizeof beside, "%.*s%s", folder, path, dim);
 
   memset(z, 0, sizeof *z);
   if (n < (int)sizeof beside) status = insitu__source_array_await(&ld->source, beside, z, &cause);
-  if (status == INSITU_E_NOTFOUND && slash) {
+  if (status == INSITU_E_NOTFOUND && folder) {
     insitu__error_clear(&cause);
     status = insitu__source_array_await(&ld->source, dim, z, &cause);
   }
@@ -28667,7 +28673,7 @@ static insitu_status insitu__read_find_coordinate_await(insitu_loader *ld, const
 
 /* What the coordinate's attributes say: *cycle is 360 where its units are degrees of longitude (CF
  * conventions, 4.2), and *packed tells whether its values have a scale or an offset. */
-static insitu_status insitu__read_attributes(
+static insitu_status insitu__read_coordinate_attributes(
     const struct insitu__zarr_array *z, double *cycle, bool *packed, insitu_error *err) {
   static const char *const east[] = {
       "degrees_east", "degree_east", "degrees_E", "degree_E", "degreesE", "degreeE"};
@@ -28693,11 +28699,6 @@ static insitu_status insitu__read_values_await(insitu_loader *ld,
     insitu_error *err) {
   const char *dim = z->dim[axis];
   uint64_t n = z->shape[axis], left;
-  if (!dim)
-    return insitu__error_set(err, INSITU_E_NOTFOUND,
-        "select: axis %u has no name, so that no coordinate is known for values; select indexes as "
-        "in [0:10]",
-        axis);
   insitu_status status = insitu__read_find_coordinate_await(ld, z->path, dim, &out->zarr, err);
   if (status == INSITU_E_NOTFOUND)
     return insitu__error_set(err, status,
@@ -28729,7 +28730,7 @@ static insitu_status insitu__read_values_await(insitu_loader *ld,
         "select: no memory for coordinate %.200s; give the process more memory", c->path);
   out->values = (struct insitu__select_values){.at = at, .n = n, .path = c->path};
   bool packed;
-  status = insitu__read_attributes(c, &out->values.cycle, &packed, err);
+  status = insitu__read_coordinate_attributes(c, &out->values.cycle, &packed, err);
   if (status) return status;
   out->values.single = c->dtype == INSITU_F32 && !packed;
   /* Only packed values are decoded, because decoding would take a fill value of 0 for missing. */
@@ -28757,17 +28758,25 @@ static void insitu__read_coordinates_free(
   INSITU__ARRAY_FREE(known);
 }
 
-/* The coordinate of an axis of z, read at its first use. */
+/* The coordinate of an axis of z, read at its first use. z must outlive `known`. */
 static insitu_status insitu__read_coordinate_await(insitu_loader *ld,
     struct insitu__read_coordinate ***known, const struct insitu__zarr_array *z, unsigned axis,
     const struct insitu__select_values **values, insitu_error *err) {
-  char key[INSITU__MAX_KEY];
-  const char *slash = strrchr(z->path, '/');
-  int folder = slash ? (int)(slash + 1 - z->path) : 0;
-  snprintf(key, sizeof key, "%.*s%s", folder, z->path, z->dim[axis] ? z->dim[axis] : "");
+  const char *dim = z->dim[axis];
+  uint64_t folder = insitu__read_folder(z->path);
+  if (!dim)
+    return insitu__error_set(err, INSITU_E_NOTFOUND,
+        "select: axis %u has no name, so that no coordinate is known for values; select indexes as "
+        "in [0:10]",
+        axis);
+
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(*known); i++) {
-    *values = &(*known)[i]->values;
-    if (!strcmp((*known)[i]->key, key) && (*values)->n == z->shape[axis]) return INSITU_OK;
+    const struct insitu__read_coordinate *other = (*known)[i];
+    bool same_folder =
+        insitu__read_folder(other->path) == folder && !memcmp(other->path, z->path, (size_t)folder);
+    *values = &other->values;
+    if (same_folder && !strcmp(other->dim, dim) && other->values.n == z->shape[axis])
+      return INSITU_OK;
   }
 
   struct insitu__read_coordinate *one =
@@ -28777,7 +28786,8 @@ static insitu_status insitu__read_coordinate_await(insitu_loader *ld,
     return insitu__error_set(
         err, INSITU_E_NOMEM, "select: no memory for coordinates; give the process more memory");
   }
-  memcpy(one->key, key, sizeof key);
+  one->path = z->path;
+  one->dim = dim;
   *values = &one->values;
   return insitu__read_values_await(ld, z, axis, one, err);
 }
@@ -28785,14 +28795,17 @@ static insitu_status insitu__read_coordinate_await(insitu_loader *ld,
 /* The axis that an item names: by the dimension's name or, where no dimension has it, by number. */
 static insitu_status insitu__read_item_axis(const struct insitu__zarr_array *z,
     const struct insitu__select_item *item, unsigned *axis, insitu_error *err) {
-  char name[INSITU__MAX_DIM_NAME];
-  uint64_t number = 0;
-  snprintf(name, sizeof name, "%.*s", item->n_name, item->name);
+  char name[INSITU__MAX_DIM_NAME]; /* a longer one is no dimension's: it is cut for the message */
+  uint64_t number = 0, n = (uint64_t)item->n_name;
   for (unsigned d = 0; d < z->ndim; d++)
-    if (z->dim[d] && !strcmp(z->dim[d], name)) {
+    if (z->dim[d] && strlen(z->dim[d]) == n && !memcmp(z->dim[d], item->name, (size_t)n)) {
       *axis = d;
       return INSITU_OK;
     }
+  snprintf(name, sizeof name, "%.*s", item->n_name, item->name);
+  if (n >= sizeof name)
+    return insitu__error_set(err, INSITU_E_NOTFOUND,
+        "select: no dimension has a name as long as '%.80s...'; correct it", name);
   bool is_number = insitu__text_number(name, INT32_MAX, &number);
   return insitu__geometry_axis(z, is_number ? NULL : name, (int32_t)number, axis, err);
 }

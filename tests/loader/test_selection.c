@@ -515,6 +515,13 @@ static void refused(void **state) {
       {{{.label = "t", .select = "level"}}, INSITU_E_ARG, "names no dimension"},
       {{{.label = "t", .select = "levels=500"}}, INSITU_E_NOTFOUND,
           "no dimension is called 'levels'"},
+      {{{.label = "t",
+           .select = "a_name_that_is_longer_than_any_dimension_may_have_one_"
+                     "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
+                     "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
+                     "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz"
+                     "abcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz=5"}},
+          INSITU_E_NOTFOUND, "no dimension has a name as long"},
       {{{.label = "t", .select = "time=[0:3]"}}, INSITU_E_ARG, "use sample_start and sample_stop"},
       {{{.label = "t", .select = "level=500; level=850"}}, INSITU_E_ARG, "name it once"},
       {{{.label = "t", .select = "level=500", .slices = slice, .n_slices = 1}}, INSITU_E_ARG,

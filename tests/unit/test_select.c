@@ -31,7 +31,7 @@ static const char *terms(const char *text) {
       n += (size_t)snprintf(out + n, sizeof out - n, " ");
       if (t.kind == INSITU__SELECT_VALUE)
         n += (size_t)snprintf(out + n, sizeof out - n, "%g", t.from);
-      if (t.kind == INSITU__SELECT_VALUE && t.has_nearest)
+      if (t.kind == INSITU__SELECT_VALUE && t.tolerance > 0)
         n += (size_t)snprintf(out + n, sizeof out - n, "~%g", t.tolerance);
       if (t.kind == INSITU__SELECT_RANGE)
         n += (size_t)snprintf(out + n, sizeof out - n, "%g..%g", t.from, t.to);
@@ -242,8 +242,9 @@ static void too_many(void **state) {
   (void)state;
   struct insitu__select_axis axis = {.length = 100000, .chunk = 1};
   insitu_error err = {0};
-  struct insitu__select_run every = {0, 2, 50000};
-  assert_int_equal(insitu__select_add(&axis, every, &err), INSITU_E_ARG);
+  struct insitu__select_term every = {
+      .kind = INSITU__SELECT_INDEXES, .text = "::2", .n = 3, .step = 2};
+  assert_int_equal(insitu__select_indexes(&axis, &every, &err), INSITU_E_ARG);
   contains(err.message, "do not lie side by side");
   INSITU__ARRAY_FREE(axis.run);
 
