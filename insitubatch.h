@@ -3826,6 +3826,18 @@ struct insitu__order_short {
   uint64_t end; /* one past the unit's last anchor in the sequence */
 };
 
+/* Where units stand in the sequence, as somebody else computes it. With d.sequential, whose units
+ * may then come in any order. The functions are pure and run on any thread. */
+struct insitu__order_shape {
+  /* first anchor, in the sequence, of the unit at a rank; of rank == units how many anchors there
+   * are */
+  uint64_t (*begin)(const void *user, uint64_t rank);
+  uint64_t (*rank_of)(const void *user, uint64_t a); /* of the unit that holds anchor a */
+  uint64_t (*unit)(const void *user, uint64_t rank); /* that stands at a rank */
+  uint64_t (*rank)(const void *user, uint64_t unit); /* where a unit stands */
+  const void *user;                                  /* outlives the order */
+};
+
 /* One epoch's order. */
 struct insitu__order {
   uint64_t units, unit_rows, seed, epoch, global_batch, lanes, window; /* as in the desc */
@@ -3841,6 +3853,8 @@ struct insitu__order {
   struct insitu__order_perm perm; /* rank -> unit */
   struct insitu__order_divisor by_rows, by_lanes, by_window, by_lane_anchors;
   struct insitu__order_lane *lane;
+  /* where units stand; its functions are NULL where perm and the short units tell */
+  struct insitu__order_shape shape;
   struct insitu__order_irregular *irregular;  /* the short units, by unit */
   struct insitu__order_short *shorts, *spare; /* the same by rank; room to sort them */
   uint64_t n_short;
@@ -3876,19 +3890,33 @@ static inline uint64_t insitu__order_lack(const struct insitu__order *o, uint64_
 
 /* First anchor, in the sequence, of the unit at a rank; anchors at rank == units. */
 static inline uint64_t insitu__order_rank_begin(const struct insitu__order *o, uint64_t rank) {
+  if (o->shape.begin) return o->shape.begin(o->shape.user, rank);
   return rank * o->unit_rows -
          insitu__order_lack(o, insitu__order_short_from(o, false, rank, 0, o->n_short));
 }
 
 /* Rank of the unit that holds anchor a of the sequence. */
 static inline uint64_t insitu__order_rank_of(const struct insitu__order *o, uint64_t a) {
+  if (o->shape.rank_of) return o->shape.rank_of(o->shape.user, a);
   uint64_t i = insitu__order_short_from(o, true, a + 1, 0, o->n_short);
   return insitu__order_divide(&o->by_rows, a + insitu__order_lack(o, i));
 }
 
+/* The unit at a rank. */
+static inline uint64_t insitu__order_rank_unit(const struct insitu__order *o, uint64_t rank) {
+  if (o->shape.unit) return o->shape.unit(o->shape.user, rank);
+  return insitu__order_perm_fwd(&o->perm, rank);
+}
+
+/* The rank of a unit. */
+static inline uint64_t insitu__order_unit_rank(const struct insitu__order *o, uint64_t unit) {
+  if (o->shape.rank) return o->shape.rank(o->shape.user, unit);
+  return insitu__order_perm_bwd(&o->perm, unit);
+}
+
 /* First anchor, in the sequence, of a unit: its within-th anchor is this + within. */
 static inline uint64_t insitu__order_unit_begin(const struct insitu__order *o, uint64_t unit) {
-  return insitu__order_rank_begin(o, insitu__order_perm_bwd(&o->perm, unit));
+  return insitu__order_rank_begin(o, insitu__order_unit_rank(o, unit));
 }
 
 /* The lane's first anchor in the sequence; of the lane behind the last one their end. Only in the
@@ -4035,9 +4063,10 @@ static bool insitu__order_allocate(struct insitu__order *o) {
   return o->lane && o->irregular && o->shorts && o->spare;
 }
 
-/* Copies what it needs of d. On an error *o is zeroed. */
-static insitu_status insitu__order_init(
-    struct insitu__order *o, const insitu_order_desc *d, insitu_error *err) {
+/* Copies what it needs of d. On an error *o is zeroed. With a shape, which the shuffled order does
+ * not look at, the sequential order has its units, and d's short ones say nothing. */
+static insitu_status insitu__order_init_shape(struct insitu__order *o, const insitu_order_desc *d,
+    const struct insitu__order_shape *shape, insitu_error *err) {
   const struct insitu__order_irregular *irregular =
       (const struct insitu__order_irregular *)d->irregular;
   memset(o, 0, sizeof *o);
@@ -4051,7 +4080,11 @@ static insitu_status insitu__order_init(
   o->window = d->window;
   o->sequential = d->sequential;
   o->anchors = d->units * d->unit_rows;
-  for (uint64_t i = 0; i < d->n_irregular; i++) {
+  if (shape && d->sequential) {
+    o->shape = *shape;
+    o->anchors = shape->begin(shape->user, d->units);
+  }
+  for (uint64_t i = 0; i < d->n_irregular && !o->shape.begin; i++) {
     o->n_short += irregular[i].rows < d->unit_rows;
     o->anchors -= d->unit_rows - irregular[i].rows;
   }
@@ -4077,10 +4110,16 @@ static insitu_status insitu__order_init(
         d->lanes, d->n_irregular);
   }
 
-  for (uint64_t i = 0, n = 0; i < d->n_irregular; i++)
+  for (uint64_t i = 0, n = 0; n < o->n_short; i++)
     if (irregular[i].rows < d->unit_rows) o->irregular[n++] = irregular[i];
   insitu__order_reset(o, d->epoch);
   return INSITU_OK;
+}
+
+/* As insitu__order_init_shape, without a shape. */
+static insitu_status insitu__order_init(
+    struct insitu__order *o, const insitu_order_desc *d, insitu_error *err) {
+  return insitu__order_init_shape(o, d, NULL, err);
 }
 
 /* T: at most so many consecutive batches hold rows of one window. */
@@ -4108,14 +4147,19 @@ static void insitu__order_window_range(
   }
 
   uint64_t last = first + insitu__base_min(units, o->units - first); /* one past the last rank */
-  w->short_begin = insitu__order_short_from(o, false, first, 0, o->n_short);
-  w->short_end = insitu__order_short_from(o, false, last, w->short_begin,
-      insitu__base_min(o->n_short, w->short_begin + (last - first)));
+  if (o->shape.begin) {
+    w->begin = o->shape.begin(o->shape.user, first);
+    w->end = o->shape.begin(o->shape.user, last);
+  } else {
+    w->short_begin = insitu__order_short_from(o, false, first, 0, o->n_short);
+    w->short_end = insitu__order_short_from(o, false, last, w->short_begin,
+        insitu__base_min(o->n_short, w->short_begin + (last - first)));
+    w->begin = first * o->unit_rows - insitu__order_lack(o, w->short_begin);
+    w->end = last * o->unit_rows - insitu__order_lack(o, w->short_end);
+  }
   uint64_t lane_begin = insitu__order_lane_begin(o, lane);
-  w->begin =
-      insitu__base_max(first * o->unit_rows - insitu__order_lack(o, w->short_begin), lane_begin);
-  w->end = insitu__base_min(last * o->unit_rows - insitu__order_lack(o, w->short_end),
-      insitu__order_lane_begin(o, lane + 1));
+  w->begin = insitu__base_max(w->begin, lane_begin);
+  w->end = insitu__base_min(w->end, insitu__order_lane_begin(o, lane + 1));
   w->offset = w->begin - lane_begin;
 }
 
@@ -4134,18 +4178,32 @@ static inline void insitu__order_window_init(
   insitu__order_window_find(o, w, lane, insitu__order_rank_of(o, a));
 }
 
+/* Unit and anchor within it, where a shape tells them, of anchor a of the sequence. */
+static void insitu__order_window_shaped(
+    const struct insitu__order *o, uint64_t a, insitu_order_place *place) {
+  const struct insitu__order_shape *s = &o->shape;
+  uint64_t rank = s->rank_of(s->user, a);
+
+  place->unit = s->unit(s->user, rank);
+  place->within = a - s->begin(s->user, rank);
+}
+
 /* What stands at an index of the window's lane; the index must lie in the window. */
 static inline void insitu__order_window_at(const struct insitu__order *o,
     const struct insitu__order_window *w, uint64_t index, insitu_order_place *place) {
   uint64_t a = w->begin + insitu__order_perm_fwd(&w->mixer, index - w->offset);
 
+  place->lane = w->lane;
+  place->window = w->index;
+  if (o->shape.begin) {
+    insitu__order_window_shaped(o, a, place);
+    return;
+  }
   a +=
       insitu__order_lack(o, insitu__order_short_from(o, true, a + 1, w->short_begin, w->short_end));
   uint64_t rank = insitu__order_divide(&o->by_rows, a);
   place->unit = insitu__order_perm_fwd(&o->perm, rank);
   place->within = a - rank * o->unit_rows;
-  place->lane = w->lane;
-  place->window = w->index;
 }
 
 /* The index in the window's lane of what stands `at` anchors behind the window's begin in the
@@ -4207,7 +4265,7 @@ INSITU_DEF insitu_status insitu_order_where(
     const insitu_order *order, uint64_t unit, uint64_t within, uint64_t *position) {
   if (!order || !position || unit >= order->order.units) return INSITU_E_ARG;
   const struct insitu__order *o = &order->order;
-  uint64_t rank = insitu__order_perm_bwd(&o->perm, unit), begin = insitu__order_rank_begin(o, rank);
+  uint64_t rank = insitu__order_unit_rank(o, unit), begin = insitu__order_rank_begin(o, rank);
   if (within >= insitu__order_rank_begin(o, rank + 1) - begin) return INSITU_E_ARG;
   uint64_t at = begin + within, lane = insitu__order_divide(&o->by_lane_anchors, at);
   if (!o->batches || lane >= o->lanes) return INSITU_END;
@@ -25525,8 +25583,7 @@ static bool insitu__plan_before(const struct insitu__plan *p, const struct insit
   for (struct insitu__split_unit u; lo < hi; lo = u.hi) {
     u = insitu__split_find(p->split, p->part, lo);
     if (u.unit == UINT64_MAX) continue;
-    uint64_t rank = insitu__order_perm_bwd(&o->perm, u.unit),
-             begin = insitu__order_rank_begin(o, rank);
+    uint64_t rank = insitu__order_unit_rank(o, u.unit), begin = insitu__order_rank_begin(o, rank);
     uint64_t at = begin + (uint64_t)(lo - u.lo),
              end = begin + (uint64_t)((u.hi < hi ? u.hi : hi) - u.lo);
     while (at < end) { /* a unit that a lane's end cuts goes on in the next lane */
@@ -25627,8 +25684,7 @@ static bool insitu__plan_count_window(
   for (uint64_t a = w.begin; a < w.end;) {
     uint64_t rank = insitu__order_rank_of(o, a), begin = insitu__order_rank_begin(o, rank);
     uint64_t end = insitu__base_min(w.end, insitu__order_rank_begin(o, rank + 1));
-    int64_t first =
-        insitu__split_unit_anchor(p->split, p->part, insitu__order_perm_fwd(&o->perm, rank));
+    int64_t first = insitu__split_unit_anchor(p->split, p->part, insitu__order_rank_unit(o, rank));
     if (!insitu__plan_count_unit(n, first + (int64_t)(a - begin), first + (int64_t)(end - begin)))
       return false;
     a = end;

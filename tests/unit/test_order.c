@@ -194,6 +194,71 @@ static void properties(void **state) {
   }
 }
 
+/* A shape as tables: the sequence's units in any order, each with its first anchor. */
+struct tables {
+  uint64_t units, begin[61], unit[60], rank[60];
+};
+static uint64_t table_begin(const void *user, uint64_t rank) {
+  return ((const struct tables *)user)->begin[rank];
+}
+static uint64_t table_unit(const void *user, uint64_t rank) {
+  return ((const struct tables *)user)->unit[rank];
+}
+static uint64_t table_rank(const void *user, uint64_t unit) {
+  return ((const struct tables *)user)->rank[unit];
+}
+static uint64_t table_rank_of(const void *user, uint64_t a) {
+  const struct tables *t = user;
+  uint64_t rank = 0;
+  while (t->begin[rank + 1] <= a) rank++;
+  assert_true(rank < t->units);
+  return rank;
+}
+static void shapes(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < 300; round++) {
+    struct tables t = {0};
+    struct insitu__order_shape shape = {table_begin, table_rank_of, table_unit, table_rank, &t};
+    struct insitu__order o;
+    insitu_order_place p;
+    random_state = round;
+    uint64_t lanes[] = {1, 1, 2, 4, 6, 8}, list[] = {0, 0}; /* which the shape overrules */
+    insitu_order_desc d = {.units = t.units = 1 + below(60),
+        .unit_rows = 1 + below(9),
+        .lanes = lanes[below(6)],
+        .window = 1 + below(9),
+        .irregular = list,
+        .n_irregular = round & 1,
+        .sequential = true};
+    d.global_batch = d.lanes * (1 + below(9));
+    for (uint64_t i = 0; i < d.units; i++) {
+      uint64_t j = below(i + 1);
+      t.begin[i + 1] = t.begin[i] + 1 + below(d.unit_rows);
+      t.unit[i] = t.unit[j], t.unit[j] = i;
+    }
+    for (uint64_t i = 0; i < d.units; i++) t.rank[t.unit[i]] = i;
+    assert_int_equal(insitu__order_init_shape(&o, &d, &shape, NULL), INSITU_OK);
+    assert_int_equal(o.anchors, t.begin[d.units]);
+    uint8_t *seen = calloc(d.units * d.unit_rows, 1);
+    uint64_t rows = 0;
+    for (uint64_t l = 0; l < d.lanes; l++) rows += check_lane(&o, l, seen);
+    assert_int_equal(rows, o.anchors);
+    for (uint64_t i = 0, a = 0, rank = 0; i < o.batches * o.global_batch; i++) {
+      a = i % d.lanes * o.lane_anchors + i / d.lanes;
+      if (!insitu__order_at(&o, i, &p)) continue;
+      for (rank = 0; t.begin[rank + 1] <= a;) rank++;
+      assert_true(p.unit == t.unit[rank] && p.within == a - t.begin[rank]);
+    }
+    insitu__order_free(&o);
+    /* the shuffled order does not look at it */
+    d.sequential = false;
+    assert_int_equal(insitu__order_init_shape(&o, &d, &shape, NULL), INSITU_OK);
+    assert_int_equal(o.anchors, (d.units - d.n_irregular) * d.unit_rows);
+    insitu__order_free(&o);
+    free(seen);
+  }
+}
+
 /* 10 anchors, 4 lanes: 3 3 3 1, in batches of 2 rows a lane */
 static void sequential_lanes(void **state) {
   (void)state;
@@ -509,8 +574,8 @@ static void public_functions(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(golden), cmocka_unit_test(properties),
-      cmocka_unit_test(sequential_lanes), cmocka_unit_test(arithmetic), cmocka_unit_test(huge),
-      cmocka_unit_test(bijective), cmocka_unit_test(autocorrelation),
+      cmocka_unit_test(shapes), cmocka_unit_test(sequential_lanes), cmocka_unit_test(arithmetic),
+      cmocka_unit_test(huge), cmocka_unit_test(bijective), cmocka_unit_test(autocorrelation),
       cmocka_unit_test(adjacent_pairs), cmocka_unit_test(position_by_value),
       cmocka_unit_test(variance_law), cmocka_unit_test(refusals),
       cmocka_unit_test(public_functions)};
