@@ -98,6 +98,14 @@
  *   error that names its neighbours. A dimension without a name is named by its number. An axis of
  *   which one value is shown stays an axis. Only chunks that hold something selected are read.
  *
+ *   Samples of different arrays belong together by their index. Where the arrays have coordinates
+ *   of their own along the sample axis, because they lie in different groups or name the axis
+ *   differently, open reads these and compares them. A difference is an error that names the first
+ *   pair. Dates are compared as instants, in whatever units they are written. Arrays beside each
+ *   other share a coordinate, which is not read. map = INSITU_BY_INDEX of a variable leaves its
+ *   array out of the comparison. sample_dim finds the axis by name: it may be the second one of an
+ *   image (t, c, z, y, x) and the first one of its mask (z, y, x), chunked in different ways.
+ *
  *   Variables with the same `into` are one output of the batch, which has channels as axis 1:
  *   (rows, channels[, n_steps], other axes). Axes of which select lists values or indexes become
  *   channels; other axes must have the same lengths in all of these variables. Channels come in the
@@ -589,6 +597,7 @@
  *   >>source     an archive: the store that a url names, the cache in front of it, its hierarchy
  *   >>cf         CF conventions: packed and missing values
  *   >>select     the text of a selection to runs of indexes
+ *   >>map        sample axes of two arrays, by their coordinates
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
  *   >>split      train, val, test; units; manifests
@@ -602,6 +611,7 @@
  *   >>read       insitu_read and insitu_read_strings
  *   >>config     a loader's desc: its copy, origins, defaults, the memory that it takes
  *   >>dates      the time coordinate: samples by date
+ *   >>join       whether the samples of different arrays belong together
  *   >>tile       one chunk on its way, from its key to its rows
  *   >>pass       an iterator: scan, uploads, state, delivery
  *   >>open       a loader opens and closes
@@ -634,8 +644,9 @@ enum {
    * thus tells that caller and implementation agree on the layouts, so that structs that the
    * library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their
    * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
-   * Version 4: insitu_variable has select and into, insitu_array has channels. */
-  INSITU_API = 4,
+   * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
+   * insitu_variable has map. */
+  INSITU_API = 5,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
 };
@@ -756,6 +767,11 @@ typedef struct insitu_variable {
   const char *select;
   /* optional: name of an output that this variable and others are channels of; see SELECTION */
   const char *into;
+  /* Which samples of its array belong to those of other arrays. 0: those with the same index, and
+   * open compares coordinates where there are different ones. INSITU_BY_INDEX: those with the same
+   * index, whatever its coordinate says. All variables of an array say the same; see SELECTION in
+   * the manual */
+  int32_t map;
   /* INSITU_HOST, INSITU_PINNED, INSITU_DEVICE, INSITU_DEVICE_OR_HOST; see DEVICES in the manual */
   int32_t place;
   /* ordinal of the CUDA device; of PINNED: the one that its batches are meant for */
@@ -763,7 +779,8 @@ typedef struct insitu_variable {
 } insitu_variable;
 
 /* ---- the loader's configuration ---- */
-enum { INSITU_CF = 1 }; /* insitu_variable.decode */
+enum { INSITU_CF = 1 };       /* insitu_variable.decode */
+enum { INSITU_BY_INDEX = 1 }; /* insitu_variable.map */
 /* insitu_variable.place. DEVICE never falls back: where there is no such device, open fails. PINNED
  * is page-locked host memory; it and DEVICE_OR_HOST become HOST where there is no such CUDA device.
  */
@@ -1116,8 +1133,8 @@ typedef struct insitu_stats {
 typedef struct insitu_loader insitu_loader;
 typedef struct insitu_iter insitu_iter;
 
-/* Opens the archive and reads its metadata, and the coordinate where dates select. On error *out is
- * NULL. */
+/* Opens the archive and reads its metadata, the coordinate where dates select, and the coordinates
+ * of the sample axis where arrays have different ones. On error *out is NULL. */
 INSITU_DEF insitu_status insitu_loader_open(
     const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err);
 
@@ -21734,9 +21751,9 @@ static insitu_status insitu__group_ome_await(
 
 /* Opens an array by its path ("" is a root that is an array): from the consolidated document, else
  * from its own objects, so that an array which was added since the metadata were consolidated is
- * found, too. */
-static insitu_status insitu__group_array_find_await(
-    struct insitu__group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
+ * found, too. expected: INSITU_E_NOTFOUND is an error, which names the arrays that there are. */
+static insitu_status insitu__group_array_find_await(struct insitu__group *g, const char *given,
+    bool expected, struct insitu__zarr_array *a, insitu_error *err) {
   char path[INSITU__MAX_KEY - 16]; /* room for "/.zmetadata" */
   memset(a, 0, sizeof *a);
   if (!insitu__group_normalise(given, path, sizeof path))
@@ -21748,7 +21765,8 @@ static insitu_status insitu__group_array_find_await(
   if (status != INSITU_E_NOTFOUND) return status;
   status =
       insitu__group_exists_await(g->store, path, g->format == 3 ? ".zarray" : "zarr.json", err);
-  if (status == INSITU_E_NOTFOUND) return insitu__group_not_found_await(g, path, err);
+  if (status == INSITU_E_NOTFOUND)
+    return expected ? insitu__group_not_found_await(g, path, err) : status;
   if (status < 0) return status;
   return insitu__error_set(err, INSITU_E_FORMAT,
       "array '%.300s': it has Zarr v%d metadata and lies in a Zarr v%d archive ('%.300s'); open "
@@ -21758,12 +21776,17 @@ static insitu_status insitu__group_array_find_await(
 }
 
 /* Opens an array and names its axes. a is zeroed on error. */
-static insitu_status insitu__group_array_await(
-    struct insitu__group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
-  insitu_status status = insitu__group_array_find_await(g, given, a, err);
+static insitu_status insitu__group_array_open_await(struct insitu__group *g, const char *given,
+    bool expected, struct insitu__zarr_array *a, insitu_error *err) {
+  insitu_status status = insitu__group_array_find_await(g, given, expected, a, err);
   if (status == INSITU_OK) status = insitu__group_ome_await(g, a, err);
   if (status < 0) insitu__zarr_array_free(a);
   return status;
+}
+
+static insitu_status insitu__group_array_await(
+    struct insitu__group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
+  return insitu__group_array_open_await(g, given, true, a, err);
 }
 
 /* Appends "path/name" to keys; without memory it is not prefetched. */
@@ -21940,6 +21963,15 @@ static insitu_status insitu__source_open_await(struct insitu__source *x,
 static insitu_status insitu__source_array_await(
     struct insitu__source *x, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
   insitu_status status = insitu__group_array_await(&x->group, path, a, err);
+  if (!status) a->source = x;
+  return status;
+}
+
+/* The same of an array that need not be there: INSITU_E_NOTFOUND sets no error, and no listing is
+ * asked for. */
+static insitu_status insitu__source_array_try_await(
+    struct insitu__source *x, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
+  insitu_status status = insitu__group_array_open_await(&x->group, path, false, a, err);
   if (!status) a->source = x;
   return status;
 }
@@ -22615,6 +22647,82 @@ static insitu_status insitu__select_take(struct insitu__select_axis *axis,
   if (term->kind == INSITU__SELECT_VALUE) return insitu__select_value(axis, term, values, err);
   if (term->kind == INSITU__SELECT_RANGE) return insitu__select_range(axis, term, values, err);
   return insitu__select_indexes(axis, term, err);
+}
+
+/* >>map ---------------------------------------------------------------------------------------- */
+/* The sample axes of two arrays, by their coordinates: the values that stand along them.
+ *
+ * Values are compared as the numbers that they are, whatever types hold them.
+ *
+ * State: none. Pure; any thread; nothing suspends. */
+
+enum insitu__map_kind {
+  INSITU__MAP_SIGNED,   /* int64_t */
+  INSITU__MAP_UNSIGNED, /* uint64_t */
+  INSITU__MAP_REAL      /* double */
+};
+
+/* A coordinate: n values of 8 bytes. */
+struct insitu__map_values {
+  const void *at;
+  uint64_t n;
+  enum insitu__map_kind kind;
+};
+
+/* A number of any kind, in parts that compare one after the other. */
+struct insitu__map_number {
+  int range;      /* -2, 2: beyond 64 bits; -1: below 0; 0: from 0 on */
+  uint64_t whole; /* cut towards 0; of negative ones 2^63 more */
+  double rest;    /* what the parts before do not hold; NaN: no number */
+};
+
+static struct insitu__map_number insitu__map_number(
+    const struct insitu__map_values *values, uint64_t i) {
+  const char *from = (const char *)values->at + 8 * i;
+  struct insitu__map_number number = {0};
+  int64_t negative;
+  double x;
+  memcpy(&number.whole, from, sizeof number.whole);
+  memcpy(&negative, from, sizeof negative);
+  memcpy(&x, from, sizeof x);
+  if (values->kind == INSITU__MAP_UNSIGNED) return number;
+
+  bool real = values->kind == INSITU__MAP_REAL;
+  if (real && !(x >= -0x1p63 && x < 0x1p64)) /* or NaN */
+    return (struct insitu__map_number){.range = x < 0 ? -2 : 2, .rest = x};
+  if (real && x >= 0) {
+    number.whole = (uint64_t)x;
+    number.rest = x - (double)number.whole;
+    return number;
+  }
+
+  if (real) {
+    negative = (int64_t)x;
+    number.rest = x - (double)negative;
+  } else if (negative >= 0) {
+    return number;
+  }
+  number.range = -1;
+  number.whole = (uint64_t)negative ^ UINT64_C(1) << 63;
+  return number;
+}
+
+/* -1, 0, 1: value i of a is below, equal to, above value k of b; 2: one of them is NaN. */
+static int insitu__map_compare(const struct insitu__map_values *a, uint64_t i,
+    const struct insitu__map_values *b, uint64_t k) {
+  struct insitu__map_number x = insitu__map_number(a, i), y = insitu__map_number(b, k);
+  if (__builtin_isnan(x.rest) || __builtin_isnan(y.rest)) return 2;
+  if (x.range != y.range) return x.range < y.range ? -1 : 1;
+  if (x.whole != y.whole) return x.whole < y.whole ? -1 : 1;
+  return (x.rest > y.rest) - (x.rest < y.rest);
+}
+
+/* The first index at which two coordinates of one length differ; their length: they are equal. */
+static uint64_t insitu__map_differ(
+    const struct insitu__map_values *a, const struct insitu__map_values *b) {
+  uint64_t i = 0;
+  while (i < a->n && insitu__map_compare(a, i, b, i) == 0) i++;
+  return i;
 }
 
 /* >>geometry ----------------------------------------------------------------------------------- */
@@ -23512,6 +23620,27 @@ static insitu_status insitu__geometry_check_names(
   return INSITU_OK;
 }
 
+/* Whether variable number i has a known map, the one that all variables of its array have. */
+static insitu_status insitu__geometry_check_map(
+    const insitu_loader_desc *desc, uint64_t i, insitu_error *err) {
+  const insitu_variable *v = &desc->variables[i];
+  if (v->map != 0 && v->map != INSITU_BY_INDEX)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: map is %d; use 0 or INSITU_BY_INDEX", insitu__geometry_label(v),
+        (int)v->map);
+
+  for (uint64_t k = 0; k < i; k++) {
+    const insitu_variable *other = &desc->variables[k];
+    bool same = !strcmp(insitu__geometry_path(other), insitu__geometry_path(v));
+    if (same && other->map != v->map)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: variables %s and %s show array %s, and their map differs; give both the same",
+          insitu__geometry_label(other), insitu__geometry_label(v), insitu__geometry_path(v));
+  }
+
+  return INSITU_OK;
+}
+
 /* What a desc's variables can get wrong without looking at any array. */
 static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insitu_error *err) {
   if (!desc->n_variables && desc->plan_only) return INSITU_OK;
@@ -23545,6 +23674,7 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
           "INSITU_DEVICE_OR_HOST, and devices below 64",
           label, (int)v->place, (int)v->device);
     insitu_status status = insitu__geometry_check_names(desc, i, err);
+    if (!status) status = insitu__geometry_check_map(desc, i, err);
     if (status) return status;
   }
 
@@ -28712,18 +28842,14 @@ static uint64_t insitu__read_folder(const char *path) {
 static insitu_status insitu__read_find_coordinate_await(insitu_loader *ld, const char *path,
     const char *dim, struct insitu__zarr_array *z, insitu_error *err) {
   insitu_status status = INSITU_E_NOTFOUND;
-  insitu_error cause = {0};
   char beside[INSITU__MAX_KEY];
   int folder = (int)insitu__read_folder(path);
   int n = snprintf(beside, sizeof beside, "%.*s%s", folder, path, dim);
 
   memset(z, 0, sizeof *z);
-  if (n < (int)sizeof beside) status = insitu__source_array_await(&ld->source, beside, z, &cause);
-  if (status == INSITU_E_NOTFOUND && folder) {
-    insitu__error_clear(&cause);
-    status = insitu__source_array_await(&ld->source, dim, z, &cause);
-  }
-  if (status && status != INSITU_E_NOTFOUND) insitu__error_copy(err, &cause);
+  if (n < (int)sizeof beside) status = insitu__source_array_try_await(&ld->source, beside, z, err);
+  if (status == INSITU_E_NOTFOUND && folder)
+    status = insitu__source_array_try_await(&ld->source, dim, z, err);
   return status;
 }
 
@@ -30134,6 +30260,323 @@ static void insitu__dates_keep_await(void *arg) {
   d->status = insitu__dates_coordinate_await(d->loader, &z, &u, &d->loader->user.moments, d->err);
   d->loader->user.calendar = u.calendar;
   insitu__zarr_array_free(&z);
+}
+
+/* >>join --------------------------------------------------------------------------------------- */
+/* Whether the samples of different arrays belong together. At open, the coordinates of their sample
+ * axes are compared with that of the first array that has one.
+ *
+ *   arrays of one group    find the very same coordinate: nothing is opened or read
+ *   an array without one   is matched by index, and so is one with map = INSITU_BY_INDEX
+ *   all others             coordinates are read whole and compared
+ *
+ * State: none; coordinates take memory from memory_budget while they are compared. The _await
+ * functions run on the reactor thread and suspend. */
+
+/* How the values of a coordinate are read. */
+enum insitu__join_way {
+  INSITU__JOIN_UNREAD,
+  INSITU__JOIN_NUMBERS, /* as they are, or unpacked */
+  INSITU__JOIN_MOMENTS  /* of dates, see >>time */
+};
+
+/* The coordinate of an array's sample axis. */
+struct insitu__join_coordinate {
+  bool there;
+  struct insitu__zarr_array zarr;
+  char units[128], calendar[64]; /* "": not known */
+  bool dates;                    /* by its type or its units */
+  bool packed;
+  enum insitu__join_way way;
+  int which; /* of moments: the calendar */
+  uint64_t *at;
+  struct insitu__map_values values;
+};
+
+/* Whether two arrays look for their coordinate in the same places. */
+static bool insitu__join_same_place(
+    const struct insitu__geometry_array *a, const struct insitu__geometry_array *b) {
+  const char *x = a->zarr.dim[a->axis], *y = b->zarr.dim[b->axis];
+  uint64_t n = insitu__read_folder(a->zarr.path);
+  return x && y && !strcmp(x, y) && insitu__read_folder(b->zarr.path) == n &&
+         !memcmp(a->zarr.path, b->zarr.path, (size_t)n);
+}
+
+/* Whether array number i is matched by index, whatever coordinates say. */
+static bool insitu__join_waived(const insitu_loader *ld, uint64_t i) {
+  const struct insitu__geometry *g = &ld->geometry;
+  uint64_t v = 0;
+  while (g->variables[v].array != i) v++;
+  return ld->config.variables[v].map == INSITU_BY_INDEX;
+}
+
+/* Whether array number i may have a coordinate that no array before it has. */
+static bool insitu__join_asks(const insitu_loader *ld, uint64_t i) {
+  const struct insitu__geometry_array *all = ld->geometry.arrays;
+  bool asks = all[i].zarr.dim[all[i].axis] && !insitu__join_waived(ld, i);
+  for (uint64_t k = 0; asks && k < i; k++)
+    asks = !insitu__join_same_place(&all[k], &all[i]) || insitu__join_waived(ld, k);
+  return asks;
+}
+
+/* Asks a remote store for the metadata of all coordinates at once. */
+static void insitu__join_prefetch_await(insitu_loader *ld) {
+  const struct insitu__geometry *g = &ld->geometry;
+  char **paths = NULL, path[INSITU__MAX_KEY];
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    int folder = (int)insitu__read_folder(a->zarr.path);
+    if (!insitu__join_asks(ld, i)) continue;
+    for (int root = 0; root < 1 + (folder > 0); root++) {
+      int n = snprintf(
+          path, sizeof path, "%.*s%s", root ? 0 : folder, a->zarr.path, a->zarr.dim[a->axis]);
+      if (n >= (int)sizeof path) continue;
+      char *copy = insitu__mem_text(path, (uint64_t)n);
+      if (copy && !INSITU__ARRAY_PUSH(paths, copy)) insitu__mem_free(copy);
+    }
+  }
+
+  uint64_t n = INSITU__ARRAY_LEN(paths);
+  insitu__group_prefetch_await(&ld->source.group, (const char *const *)paths, n);
+  for (uint64_t i = 0; i < n; i++) insitu__mem_free(paths[i]);
+  INSITU__ARRAY_FREE(paths);
+}
+
+/* The text of an attribute; empty where it is none, or too long. */
+static void insitu__join_attribute(
+    const struct insitu__text_json *j, const char *name, char *out, uint64_t cap) {
+  if (insitu__text_json_string(j, insitu__text_json_get(j, 0, name), out, cap) < 0) out[0] = 0;
+}
+
+/* What type and attributes say of the values. */
+static insitu_status insitu__join_describe(struct insitu__join_coordinate *c, insitu_error *err) {
+  const struct insitu__zarr_array *z = &c->zarr;
+  c->dates = z->kind == INSITU__ZARR_DATE;
+  snprintf(c->units, sizeof c->units, "%s", z->unit);
+  if (z->kind != INSITU__ZARR_NUMBER || !z->attributes) return INSITU_OK;
+
+  struct insitu__text_json j = {0};
+  insitu_status status =
+      insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), z->path, err);
+  if (status) return status;
+  insitu__join_attribute(&j, "units", c->units, sizeof c->units);
+  insitu__join_attribute(&j, "calendar", c->calendar, sizeof c->calendar);
+  c->dates = strcasestr(c->units, " since ") != NULL;
+  c->packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 ||
+              insitu__text_json_get(&j, 0, "add_offset") >= 0;
+  insitu__text_json_free(&j);
+  return INSITU_OK;
+}
+
+/* Looks for the coordinate of an array's sample axis; there need not be one. The caller frees *c in
+ * any case. */
+static insitu_status insitu__join_find_await(insitu_loader *ld,
+    const struct insitu__geometry_array *a, struct insitu__join_coordinate *c, insitu_error *err) {
+  struct insitu__zarr_array *z = &c->zarr;
+  const char *dim = a->zarr.dim[a->axis];
+  memset(c, 0, sizeof *c);
+  if (!dim) return INSITU_OK;
+  insitu_status status = insitu__read_find_coordinate_await(ld, a->zarr.path, dim, z, err);
+  if (status) return status == INSITU_E_NOTFOUND ? INSITU_OK : status;
+  if (z->axes != 1) return INSITU_OK; /* by CF conventions no coordinate */
+  c->there = true;
+  if (z->shape[0] != a->samples)
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "it has %" PRIu64 " values, and array %.160s has %" PRIu64 " samples", z->shape[0],
+        a->zarr.path, a->samples);
+  bool number =
+      z->dtype >> 8 <= 2 && (z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE ||
+                                z->kind == INSITU__ZARR_DIFFERENCE);
+  if (!number)
+    return insitu__error_set(
+        err, INSITU_E_DTYPE, "it holds %s, which are not compared", insitu__zarr_kind_name(z));
+  return insitu__join_describe(c, err);
+}
+
+/* Gives back the values of a coordinate. */
+static void insitu__join_forget(insitu_loader *ld, struct insitu__join_coordinate *c) {
+  if (c->at) {
+    ld->budget.reserved -= c->values.n * sizeof *c->at;
+    ld->count.memory_bytes -= c->values.n * sizeof *c->at;
+  }
+  insitu__mem_free(c->at);
+  c->at = NULL;
+  c->way = INSITU__JOIN_UNREAD;
+}
+
+static void insitu__join_free(insitu_loader *ld, struct insitu__join_coordinate *c) {
+  insitu__join_forget(ld, c);
+  insitu__zarr_array_free(&c->zarr);
+}
+
+/* Reads numbers: 64-bit integers as they are, all others as float64. */
+static insitu_status insitu__join_numbers_await(
+    insitu_loader *ld, struct insitu__join_coordinate *c, insitu_error *err) {
+  const struct insitu__zarr_array *z = &c->zarr;
+  bool wide = !c->packed && (z->dtype == INSITU_I64 || z->dtype == INSITU_U64);
+  insitu_variable v = {.path = z->path};
+  if (!wide) v.dtype = INSITU_F64;
+  if (c->packed) v.decode = INSITU_CF;
+  c->values.kind = INSITU__MAP_REAL;
+  if (wide) c->values.kind = z->dtype == INSITU_I64 ? INSITU__MAP_SIGNED : INSITU__MAP_UNSIGNED;
+  struct insitu__read_call r = {.loader = ld,
+      .variable = &v,
+      .dst = (unsigned char *)c->at,
+      .dst_bytes = c->values.n * sizeof *c->at,
+      .err = err,
+      .exact = true}; /* a fill value would be a wrong place */
+  insitu__read_await(&r);
+  return r.status;
+}
+
+/* Reads the values of a coordinate in that way, unless they were. */
+static insitu_status insitu__join_read_await(insitu_loader *ld, struct insitu__join_coordinate *c,
+    enum insitu__join_way way, insitu_error *err) {
+  uint64_t n = c->zarr.shape[0], left;
+  if (c->way == way) return INSITU_OK;
+  insitu__join_forget(ld, c);
+  if (n > INSITU__MAX_COORDINATE || !insitu__loader_reserve(ld, n * sizeof *c->at, 1, &left))
+    return insitu__error_set(err, INSITU_E_BUDGET,
+        "its %" PRIu64 " values take more than what is left of memory_budget, or are more than "
+        "INSITU__MAX_COORDINATE",
+        n);
+
+  c->at = (uint64_t *)insitu__mem_alloc(n, sizeof *c->at);
+  if (!c->at) {
+    ld->budget.reserved -= n * sizeof *c->at;
+    return insitu__error_set(err, INSITU_E_NOMEM, "no memory for its values");
+  }
+  insitu__loader_memory(ld, n * sizeof *c->at);
+  c->values = (struct insitu__map_values){c->at, n, INSITU__MAP_SIGNED};
+  if (way == INSITU__JOIN_NUMBERS) {
+    insitu_status status = insitu__join_numbers_await(ld, c, err);
+    if (!status) c->way = way;
+    return status;
+  }
+
+  struct insitu__time_units u;
+  insitu_status status = insitu__dates_units(&c->zarr, &u, err);
+  if (!status)
+    status = insitu__dates_read_await(ld, &c->zarr, &u, 0, n, (int64_t *)(void *)c->at, err);
+  if (status) return status;
+  c->which = u.calendar;
+  c->way = way;
+  return INSITU_OK;
+}
+
+/* Whether moments of two calendars are the same instants: the three with real days are. */
+static bool insitu__join_calendars(int a, int b) {
+  return a == b || (a < INSITU__TIME_NOLEAP && b < INSITU__TIME_NOLEAP);
+}
+
+/* Value i of a coordinate as text: a date, if it is one. */
+static const char *insitu__join_print(
+    const struct insitu__join_coordinate *c, uint64_t i, char text[INSITU__TIME_TEXT]) {
+  struct insitu__time_units u;
+  int64_t moment, n;
+  double x;
+  memcpy(&n, &c->at[i], sizeof n);
+  memcpy(&x, &c->at[i], sizeof x);
+  if (c->way == INSITU__JOIN_MOMENTS) return insitu__time_print(c->which, n, text);
+  bool real = c->values.kind == INSITU__MAP_REAL;
+  bool date = c->dates && !c->packed && !insitu__dates_units(&c->zarr, &u, NULL);
+  if (date &&
+      (real ? insitu__time_from_double(&u, x, &moment) : insitu__time_from_int(&u, n, &moment)))
+    return insitu__time_print(u.calendar, moment, text);
+  if (real) snprintf(text, INSITU__TIME_TEXT, "%.17g", x);
+  else if (c->values.kind == INSITU__MAP_SIGNED) snprintf(text, INSITU__TIME_TEXT, "%" PRId64, n);
+  else snprintf(text, INSITU__TIME_TEXT, "%" PRIu64, c->at[i]);
+  return text;
+}
+
+/* How the values of two coordinates are compared; UNREAD: they cannot be. */
+static enum insitu__join_way insitu__join_way(
+    const struct insitu__join_coordinate *a, const struct insitu__join_coordinate *b) {
+  bool differences =
+      a->zarr.kind == INSITU__ZARR_DIFFERENCE || b->zarr.kind == INSITU__ZARR_DIFFERENCE;
+  bool same = a->zarr.kind == b->zarr.kind && !strcmp(a->units, b->units) &&
+              !strcasecmp(a->calendar, b->calendar);
+  if (same || (!a->dates && !b->dates && !differences)) return INSITU__JOIN_NUMBERS;
+  return a->dates && b->dates ? INSITU__JOIN_MOMENTS : INSITU__JOIN_UNREAD;
+}
+
+/* The error for coordinates that cannot be compared. An error of reading one says why. */
+static insitu_status insitu__join_failed(const struct insitu__geometry_array *a,
+    const struct insitu__join_coordinate *c, const insitu_error *cause, insitu_error *err) {
+  const char *of_dates = strstr(cause->message, "; select samples by index");
+  int n = (int)(of_dates ? (size_t)(of_dates - cause->message) : strlen(cause->message));
+  insitu__error_cause(err, cause);
+  return insitu__error_set(err, cause->status,
+      "open, array %.160s: its samples cannot be compared with those of other arrays, "
+      "coordinate %.160s: %.*s; correct it, or match samples by index with map = INSITU_BY_INDEX "
+      "in the variables of the array",
+      a->zarr.path, c->zarr.path ? c->zarr.path : a->zarr.dim[a->axis], n < 500 ? n : 500,
+      cause->message);
+}
+
+/* Compares the coordinate of array a with the first one, that of array `to`. */
+static insitu_status insitu__join_compare_await(insitu_loader *ld,
+    const struct insitu__geometry_array *to, struct insitu__join_coordinate *first,
+    const struct insitu__geometry_array *a, struct insitu__join_coordinate *c, insitu_error *err) {
+  enum insitu__join_way way = insitu__join_way(first, c);
+  char one[INSITU__TIME_TEXT], other[INSITU__TIME_TEXT];
+  insitu_status status;
+  insitu_error cause = {0};
+  if (way == INSITU__JOIN_UNREAD) {
+    status = insitu__error_set(&cause, INSITU_E_SHAPE,
+        "its units are '%.60s', and those of %.160s are '%.60s'", c->units, first->zarr.path,
+        first->units);
+  } else {
+    status = insitu__join_read_await(ld, first, way, &cause);
+    if (status) return insitu__join_failed(to, first, &cause, err);
+    status = insitu__join_read_await(ld, c, way, &cause);
+  }
+
+  if (!status && way == INSITU__JOIN_MOMENTS && !insitu__join_calendars(first->which, c->which))
+    status = insitu__error_set(&cause, INSITU_E_SHAPE, "its calendar is %s, and that of %.160s %s",
+        insitu__time_calendars[c->which], first->zarr.path, insitu__time_calendars[first->which]);
+  if (status) return insitu__join_failed(a, c, &cause, err);
+
+  uint64_t i = insitu__map_differ(&first->values, &c->values);
+  if (i == c->values.n) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_SHAPE,
+      "open, arrays %.160s and %.160s: their samples do not belong together: at index %" PRIu64
+      " coordinate %.160s is %s and coordinate %.160s is %s; correct path or sample_dim, or match "
+      "samples by index all the same with map = INSITU_BY_INDEX in the variables of array %.160s",
+      to->zarr.path, a->zarr.path, i, first->zarr.path, insitu__join_print(first, i, one),
+      c->zarr.path, insitu__join_print(c, i, other), a->zarr.path);
+}
+
+/* Compares the sample axes of all arrays that may have coordinates of their own. */
+static insitu_status insitu__join_await(insitu_loader *ld, insitu_error *err) {
+  const struct insitu__geometry *g = &ld->geometry;
+  const struct insitu__geometry_array *to = NULL; /* the array that `first` belongs to */
+  struct insitu__join_coordinate first = {0};
+  insitu_status status = INSITU_OK;
+  uint64_t asks = 0;
+
+  for (uint64_t i = 0; i < g->n_arrays; i++) asks += insitu__join_asks(ld, i);
+  if (asks < 2) return INSITU_OK;
+  insitu__join_prefetch_await(ld);
+  for (uint64_t i = 0; !status && i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    struct insitu__join_coordinate c = {0};
+    insitu_error cause = {0};
+    if (!insitu__join_asks(ld, i)) continue;
+    status = insitu__join_find_await(ld, a, &c, &cause);
+    if (status) status = insitu__join_failed(a, &c, &cause, err);
+    if (!status && c.there && !to) {
+      first = c;
+      to = a;
+      continue;
+    }
+    if (!status && c.there && strcmp(c.zarr.path, first.zarr.path) != 0)
+      status = insitu__join_compare_await(ld, to, &first, a, &c, err);
+    insitu__join_free(ld, &c);
+  }
+
+  insitu__join_free(ld, &first);
+  return status;
 }
 
 /* >>tile --------------------------------------------------------------------------------------- */
@@ -31746,6 +32189,7 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
   uint64_t n = 0;
   insitu__open_prefetch_await(ld);
   insitu_status status = insitu__geometry_open_await(g, c, &ld->source, err);
+  if (!status) status = insitu__join_await(ld, err);
   if (!status) status = insitu__open_select_await(ld, err);
   if (!status) status = insitu__geometry_init(g, c, err);
   if (!status) status = insitu__open_places(ld, err);
@@ -32487,6 +32931,7 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
   insitu__text_buffer_printf(b, "]");
   if (v->select) insitu__describe_string(b, ", \"select\": ", v->select);
   if (v->into) insitu__describe_string(b, ", \"into\": ", v->into);
+  if (v->map) insitu__describe_string(b, ", \"map\": ", "by_index");
   insitu__text_buffer_printf(b, "}");
 }
 

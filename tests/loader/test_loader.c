@@ -578,7 +578,7 @@ static void test_iter_api(void **state) {
   support_make(root, &plain);
   insitu_loader_desc d = plain_desc(root, any_mode());
   insitu_loader *ld = open_or_fail(&d);
-  for (int api = 0; api <= 5; api++) {
+  for (int api = 0; api <= 6; api++) {
     insitu_iter_desc i = {.api = (uint32_t)api, .split = INSITU_ALL};
     insitu_iter *it = NULL;
     insitu_plan plan;
@@ -591,7 +591,7 @@ static void test_iter_api(void **state) {
     for (int k = 0; want && k < 3; k++) {
       char word[80];
       snprintf(
-          word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 4", api);
+          word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 5", api);
       assert_non_null(strstr(err[k].message, word));
     }
     insitu_iter_close(&it);
@@ -1334,13 +1334,13 @@ static void test_refusals(void **state) {
     support_make(root, &plain);
     d.api = 0;
     refuse(&d, INSITU_E_API,
-        "desc.api is 0 and the INSITU_API of this implementation is 4; set it to INSITU_API");
+        "desc.api is 0 and the INSITU_API of this implementation is 5; set it to INSITU_API");
     d.api = INSITU_API + 1;
     refuse(&d, INSITU_E_API,
-        "desc.api is 5 and the INSITU_API of this implementation is 4; set it to INSITU_API");
+        "desc.api is 6 and the INSITU_API of this implementation is 5; set it to INSITU_API");
     d.api = INSITU_API - 1; /* its structs have other layouts */
     refuse(&d, INSITU_E_API,
-        "desc.api is 3 and the INSITU_API of this implementation is 4; set it to INSITU_API");
+        "desc.api is 4 and the INSITU_API of this implementation is 5; set it to INSITU_API");
     d.api = INSITU_API;
     d.world = 2;
     d.rank = 2;

@@ -168,6 +168,10 @@ static bool config_decode_of(const char *text, int32_t *decode) {
   *decode = INSITU_CF;
   return strcmp(text, "cf") == 0;
 }
+static bool config_map_of(const char *text, int32_t *map) {
+  *map = INSITU_BY_INDEX;
+  return strcmp(text, "by_index") == 0;
+}
 /* Sets a field from text. On failure a usage error, which names the value as `shown`. */
 static bool config_set(struct config *c, const struct config_field *f, void *base,
     const char *shown, const char *text) {
@@ -417,7 +421,7 @@ static bool config_json_slices(
 static bool config_json_variable(
     struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
   static const char *const known[] = {
-      "label", "path", "offset", "steps", "dtype", "decode", "slices", "select", "into"};
+      "label", "path", "offset", "steps", "dtype", "decode", "slices", "select", "into", "map"};
   char key[64], text[INSITU__MAX_KEY];
   if (insitu__text_json_is_string(j, token)) { /* a label alone */
     if (insitu__text_json_string(j, token, text, sizeof text) < 0)
@@ -447,7 +451,7 @@ static bool config_json_variable(
       if (!config_json_slices(c, j, value, v)) return false;
     } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0 ||
                strcmp(key, "decode") == 0 || strcmp(key, "select") == 0 ||
-               strcmp(key, "into") == 0) {
+               strcmp(key, "into") == 0 || strcmp(key, "map") == 0) {
       if (insitu__text_json_is_null(j, value)) continue;
       if (insitu__text_json_string(j, value, text, sizeof text) < 0)
         return config_bad(c, key, "a string of at most 4095 bytes is needed");
@@ -455,6 +459,8 @@ static bool config_json_variable(
       else if (key[0] == 'p') v->path = config_keep_text(c, text, strlen(text));
       else if (key[0] == 's') v->select = config_keep_text(c, text, strlen(text));
       else if (key[0] == 'i') v->into = config_keep_text(c, text, strlen(text));
+      else if (key[0] == 'm' && !config_map_of(text, &v->map))
+        return config_bad(c, key, "\"by_index\" is needed");
       else if (key[1] == 'e' && !config_decode_of(text, &v->decode))
         return config_bad(c, key, "\"cf\" is needed");
       else if (key[1] == 't' && !config_dtype_of(text, &v->dtype))
