@@ -319,8 +319,8 @@ static void test_config(void **state) {
   snprintf(text, sizeof text,
       "{\"url\": \"%s\", \"variables\": [{\"label\": \"x\", \"path\": \"t\", \"dtype\": "
       "\"float64\", \"slices\": [{\"axis\": 1, "
-      "\"start\": 1, \"stop\": 3}]}, {\"label\": \"y\", \"path\": \"t\", \"offset\": 2, \"steps\": "
-      "[0, -1]}], \"batch_size\": 4, "
+      "\"start\": 1, \"stop\": 3}], \"map\": \"by_index\"}, {\"label\": \"y\", \"path\": \"t\", \"offset\": 2, \"steps\": "
+      "[0, -1], \"map\": \"by_index\"}], \"batch_size\": 4, "
       "\"block_chunks\": 16, \"split\": [0.5, {\"fraction\": 0.5}], \"split_shuffled\": true, "
       "\"seed\": 9, \"sample_dim\": null, "
       "\"memory_budget\": \"1Gi\", \"on_absent_chunk\": \"fill\", \"io\": \"auto\", "
@@ -384,6 +384,7 @@ static void test_config_wrong(void **state) {
           "unknown key \"ofset\" of a variable; did you mean \"offset\"?", 2},
       {"{\"variables\": [{\"offset\": 1}]}", "each needs a \"path\" or a \"label\"", 2},
       {"{\"variables\": {}}", "a list is needed", 2},
+      {"{\"variables\": [{\"label\": \"x\", \"map\": \"nearest\"}]}", "\"by_index\" is needed", 2},
       {"{\"variables\": [{\"label\": \"x\", \"slices\": [{\"start\": 1}]}]}",
           "each needs a \"dim\" or an \"axis\"", 2},
       {"{\"batch_size\": \"many\"}", "'many' does not fit; give a whole number", 2},
