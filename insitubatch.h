@@ -125,6 +125,13 @@
  *   selected of a sample decides neither the order nor the state, so that each rank may read a box
  *   of its own.
  *
+ *   A rollout that grows: the variables have the steps of the longest one, and before an epoch the
+ *   iterator is told how many are shown. Samples, order, states and memory stay those of all steps;
+ *   shapes and reads follow. Whoever resumes says it again:
+ *
+ *     if (resume) insitu_iter_restore(train, &state, &err);
+ *     insitu_iter_set_steps(train, "y", 1 + epoch / 5, &err);
+ *
  * ---- 4. RANKS AND ROWS ----
  *
  *   Each process opens its own loader with its rank and world. Nothing is sent between processes.
@@ -990,9 +997,9 @@ typedef struct insitu_iter_desc {
  *   variables  how many; of each in turn: path, number of the sample axis, and what is read at an
  *              anchor: offset + each of steps
  *   split      the anchors of train, val, test and all
- * What is selected of a sample, its type, label and place decide nothing of that: ranks that read
- * boxes of their own have equal states. With more steps, another offset or other arrays a state is
- * refused. */
+ * What is selected of a sample, its type, label and place decide nothing of that, nor does
+ * insitu_iter_set_steps: ranks that read boxes of their own have equal states. With more steps,
+ * another offset or other arrays a state is refused. */
 typedef struct insitu_state {
   unsigned char bytes[128];
 } insitu_state;
@@ -1276,6 +1283,20 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(
  * E_STATE names the field that differs. */
 INSITU_DEF insitu_status insitu_iter_restore(
     insitu_iter *iter, const insitu_state *state, insitu_error *err);
+
+/* From now on this iterator's batches show the first n of that output's steps: for rollouts that
+ * grow. The output keeps its axis of steps, of length n, 1 to the variables' n_steps; `output` is
+ * its name in the batch. Nothing is read for the other steps, nor copied to devices. Samples,
+ * order, states, slabs and what the iterator takes of memory_budget stay those of all steps. Other
+ * iterators, and insitu_loader_array, keep theirs; set_epoch and restore do too, and no state has
+ * them: call this again behind a restore in a new process.
+ * Call it where no batch is delivered: before the first insitu_iter_next, behind
+ * insitu_iter_restore or insitu_iter_set_epoch, or when insitu_iter_next gave INSITU_END; elsewhere
+ * INSITU_E_ARG. Batches that are prefetched are then read again, unless n is what it was;
+ * hold_epoch prefetches none at END. Batches you hold stay as they are. INSITU_E_NOTFOUND: there is
+ * no such output. On any error the iterator is as before. */
+INSITU_DEF insitu_status insitu_iter_set_steps(
+    insitu_iter *iter, const char *output, uint64_t n, insitu_error *err);
 
 /* The anchor that row `row` of batch `batch` of this rank shows in an epoch. Pure, but sets up the
  * epoch's order at every call: for whole epochs use insitu_order_open. [any thread] */
@@ -23425,8 +23446,8 @@ static void insitu__geometry_spans(
   }
 }
 
-/* Decides what the array's row lists are: of whole chunks, if INSITU__GEOMETRY_LIST entries are
- * enough for that. False: no memory. */
+/* Decides what the array's row lists are: of whole chunks, or where list_rows is known of so many
+ * rows, if INSITU__GEOMETRY_LIST entries are enough for that. False: no memory. */
 static bool insitu__geometry_list(struct insitu__geometry_array *a) {
   struct insitu__geometry_view **sorted =
       (struct insitu__geometry_view **)insitu__mem_alloc(a->n_views, sizeof *sorted);
@@ -23440,7 +23461,7 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a) {
   for (uint64_t v = 0; v < a->n_views; v++) sorted[v] = &a->views[v];
   qsort(sorted, (size_t)a->n_views, sizeof *sorted, insitu__geometry_compare);
 
-  a->list_rows = insitu__base_min(a->rows, INSITU__GEOMETRY_LIST);
+  if (!a->list_rows) a->list_rows = insitu__base_min(a->rows, INSITU__GEOMETRY_LIST);
   for (insitu__geometry_spans(a, sorted);
        a->list_rows > 1 && a->list_entries > INSITU__GEOMETRY_LIST;
        insitu__geometry_spans(a, sorted))
@@ -23463,6 +23484,22 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a) {
   return true;
 }
 
+/* Adds the views of region number i to its array, one for each step. False: no memory. */
+static bool insitu__geometry_views_of(
+    struct insitu__geometry *g, const insitu_loader_desc *desc, uint64_t i) {
+  const struct insitu__geometry_region *r = &g->regions[i];
+  const struct insitu__geometry_variable *v = &g->variables[r->variable];
+  struct insitu__geometry_array *a = &g->arrays[r->array];
+
+  for (uint64_t k = 0; k < v->n_steps; k++, a->n_views++) {
+    struct insitu__geometry_view view = {.region = (uint32_t)i,
+        .delta = insitu__geometry_delta(&desc->variables[r->variable], k),
+        .dst = (v->channel * v->n_steps + k) * v->step_bytes};
+    if (!INSITU__ARRAY_PUSH(a->views, view)) return false;
+  }
+  return true;
+}
+
 /* The grid of fields that some region wants, and the views, of every array. */
 static insitu_status insitu__geometry_views(
     struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
@@ -23470,7 +23507,6 @@ static insitu_status insitu__geometry_views(
 
   for (uint64_t i = 0; i < g->n_regions; i++) {
     struct insitu__geometry_region *r = &g->regions[i];
-    const struct insitu__geometry_variable *v = &g->variables[r->variable];
     struct insitu__geometry_array *a = &g->arrays[r->array];
     for (unsigned d = 0; d < a->zarr.ndim; d++) {
       uint64_t lo = r->tile_lo[d], hi = r->tile_hi[d];
@@ -23483,13 +23519,7 @@ static insitu_status insitu__geometry_views(
     }
     r->next = a->first;
     a->first = (uint32_t)i + 1;
-
-    for (uint64_t k = 0; ok && k < v->n_steps; k++, a->n_views++) {
-      struct insitu__geometry_view view = {.region = (uint32_t)i,
-          .delta = insitu__geometry_delta(&desc->variables[r->variable], k),
-          .dst = (v->channel * v->n_steps + k) * v->step_bytes};
-      ok = INSITU__ARRAY_PUSH(a->views, view);
-    }
+    ok = ok && insitu__geometry_views_of(g, desc, i);
   }
 
   for (uint64_t i = 0; i < g->n_arrays; i++) {
@@ -23558,6 +23588,87 @@ static insitu_status insitu__geometry_slab(
       "open: a batch of %" PRIu64 " rows has more bytes than memory can address; lower batch_size",
       rows);
 }
+
+/* ---- fewer steps ---- */
+
+/* Bytes that insitu__geometry_cut takes for one geometry at most; 0: there is nothing to cut. */
+static uint64_t insitu__geometry_cut_bytes(const struct insitu__geometry *g) {
+  uint64_t views = 0, steps = 1;
+
+  for (uint64_t i = 0; i < g->n_variables; i++)
+    steps = insitu__base_max(steps, g->variables[i].n_steps);
+  if (steps == 1) return 0;
+  for (uint64_t i = 0; i < g->n_arrays; i++) views += g->arrays[i].n_views;
+  /* a growing array has room for twice as many views */
+  return sizeof *g + g->n_arrays * sizeof *g->arrays + g->n_variables * sizeof *g->variables +
+         g->n_outputs * sizeof *g->outputs +
+         views * (2 * sizeof *g->arrays->views + sizeof *g->arrays->spans);
+}
+
+/* Frees what insitu__geometry_cut made; g may be NULL. */
+static void insitu__geometry_cut_free(struct insitu__geometry *g) {
+  if (!g) return;
+  for (uint64_t i = 0; g->arrays && i < g->n_arrays; i++) {
+    INSITU__ARRAY_FREE(g->arrays[i].views);
+    insitu__mem_free(g->arrays[i].spans);
+  }
+
+  insitu__mem_free(g->arrays);
+  insitu__mem_free(g->variables);
+  insitu__mem_free(g->outputs);
+  insitu__mem_free(g);
+}
+
+/* Copies n entries, whose old place is taken for the new one; false: no memory. */
+static bool insitu__geometry_copy(void *slot, uint64_t n, uint64_t size) {
+  void *from, *to = insitu__mem_alloc(n, size);
+  memcpy(&from, slot, sizeof from); /* a memcpy, because the pointer there is of any type */
+  if (to) memcpy(to, from, (size_t)(n * size));
+  memcpy(slot, &to, sizeof to);
+  return to != NULL;
+}
+
+/* What is left of `full` where only the first of its steps are shown: n of output number `output`,
+ * and of others as many as `now` shows. NULL: no memory. Whatever steps do not change is shared
+ * with `full`, which must live longer; nothing is larger than there. Row lists as well: where a
+ * view is left out, the gaps before and behind it become one, and spans count list_rows entries for
+ * a gap at most. */
+static struct insitu__geometry *insitu__geometry_cut(const struct insitu__geometry *full,
+    const struct insitu__geometry *now, const insitu_loader_desc *desc, uint64_t output,
+    uint64_t n) {
+  struct insitu__geometry *g = (struct insitu__geometry *)insitu__mem_alloc(1, sizeof *g);
+  if (!g) return NULL;
+  *g = *full;
+  bool ok = insitu__geometry_copy(&g->arrays, g->n_arrays, sizeof *g->arrays);
+  for (uint64_t i = 0; ok && i < g->n_arrays; i++) {
+    struct insitu__geometry_array *a = &g->arrays[i];
+    a->views = NULL;
+    a->spans = NULL;
+    a->n_views = 0;
+  }
+
+  ok = insitu__geometry_copy(&g->variables, g->n_variables, sizeof *g->variables) && ok;
+  ok = insitu__geometry_copy(&g->outputs, g->n_outputs, sizeof *g->outputs) && ok;
+  for (uint64_t i = 0; ok && i < g->n_variables; i++) {
+    struct insitu__geometry_variable *v = &g->variables[i];
+    struct insitu__geometry_output *out = &g->outputs[v->output];
+    v->n_steps = v->output == output ? n : now->variables[i].n_steps;
+    ok = !insitu__geometry_layout(v, &g->arrays[v->array], &desc->variables[i], NULL);
+    out->row_bytes = out->channels * v->n_steps * v->step_bytes;
+    if (desc->variables[i].n_steps) out->shape[out->stacked ? 2 : 1] = (int64_t)v->n_steps;
+  }
+
+  for (uint64_t i = 0; ok && i < g->n_regions; i++) ok = insitu__geometry_views_of(g, desc, i);
+  for (uint64_t i = 0; ok && i < g->n_arrays; i++) ok = insitu__geometry_list(&g->arrays[i]);
+  if (ok && !insitu__geometry_slab(g, desc->batch_size, NULL)) {
+    insitu__geometry_shapes(g);
+    return g;
+  }
+  insitu__geometry_cut_free(g);
+  return NULL;
+}
+
+/* ---- hashes, checks, opening ---- */
 
 /* Which samples a variable reads of which array: that decides, with the split, what an epoch
  * shows in which order. What is selected of a sample, and how it is shown, does not: ranks that
@@ -25281,7 +25392,10 @@ struct insitu__plan_layout {
 
 /* Everything that decides a pass, shared by its scan, its workers and insitu_iter_locate. */
 struct insitu__plan {
-  const struct insitu__geometry *geometry;
+  const struct insitu__geometry *geometry; /* all that the variables name: it decides the order */
+  /* What is read and shown: the same, or with fewer steps. Its arrays, outputs and regions have the
+   * same numbers. */
+  const struct insitu__geometry *shown;
   const struct insitu__split *split;
   const struct insitu__split_part *part;
   struct insitu__plan_layout layout;
@@ -25341,7 +25455,7 @@ static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insi
            window_units = insitu__base_max(1, desc->block_chunks / desc->unit_chunks);
 
   memset(p, 0, sizeof *p);
-  p->geometry = g;
+  p->geometry = p->shown = g;
   p->split = s;
   p->part = &s->part[part];
   l->sequential = order == INSITU_SEQUENTIAL;
@@ -25590,14 +25704,14 @@ static void insitu__plan_scan_row(struct insitu__plan_scan *s) {
 /* Looks at the row's next view, and those of its group that show samples of the same chunk; opens
  * the chunk if the window touches it for the first time. */
 static void insitu__plan_scan_touch(struct insitu__plan_scan *s) {
-  const struct insitu__geometry_array *a = &s->plan->geometry->arrays[s->next_array];
+  const struct insitu__geometry_array *a = &s->plan->shown->arrays[s->next_array];
   const struct insitu__geometry_view *view = &a->views[s->next_view];
   uint64_t views;
 
   s->array = s->next_array;
   s->chunk = insitu__geometry_touch_group(a, view, s->anchor, &views);
   s->field = UINT64_MAX; /* the one before number 0 */
-  s->parts += views * s->plan->geometry->regions[view->region].fields;
+  s->parts += views * s->plan->shown->regions[view->region].fields;
   s->tile_open = insitu__plan_set_add(&s->current->set, (uint32_t)s->array, s->chunk);
   s->next_view += views;
   if (s->next_view == a->n_views) {
@@ -25610,7 +25724,7 @@ static void insitu__plan_scan_touch(struct insitu__plan_scan *s) {
  * s->chunk, s->field) for the window of s->current. BATCH: the batch before s->batch is scanned;
  * the caller must not step past the epoch's last. */
 static enum insitu__plan_event insitu__plan_scan_step(struct insitu__plan_scan *s) {
-  const struct insitu__geometry *g = s->plan->geometry;
+  const struct insitu__geometry *g = s->plan->shown;
 
   for (;;) {
     if (s->tile_open) {
@@ -26340,6 +26454,7 @@ struct insitu__device_slot {
 struct insitu__device_ring {
   int32_t device;
   uint64_t at, bytes;                                 /* its part of a batch's page-locked memory */
+  uint64_t room;                                      /* bytes of a slot: `bytes` at most */
   void *stream;                                       /* of the copies */
   struct insitu__device_slot *slots, *free, *closing; /* closing: of a closed iterator */
   uint64_t n_slots, reserved;                         /* reserved: bytes of device_budget */
@@ -27018,8 +27133,8 @@ static insitu_status insitu__device_ring_open(const struct insitu__device *d,
   r->n_slots = slots;
   for (uint64_t i = slots; !status && i-- > 0;) {
     struct insitu__device_slot *slot = &r->slots[i];
-    slot->memory = (unsigned char *)insitu__device_alloc(
-        d, r->bytes, INSITU_DEVICE, r->device, r->stream, err);
+    slot->memory =
+        (unsigned char *)insitu__device_alloc(d, r->room, INSITU_DEVICE, r->device, r->stream, err);
     slot->next = r->free;
     r->free = slot;
     if (!slot->memory) status = err && err->status < 0 ? err->status : INSITU_E_NOMEM;
@@ -27033,7 +27148,7 @@ static void insitu__device_free_closed(const struct insitu__device *d) {
   for (unsigned k = 0; k < d->n_rings; k++)
     for (struct insitu__device_slot *slot = d->rings[k].closing; slot; slot = slot->next) {
       insitu__device_fences_wait_free(&slot->released);
-      insitu__device_free(d, slot->memory, d->rings[k].bytes, INSITU_DEVICE, d->rings[k].device);
+      insitu__device_free(d, slot->memory, d->rings[k].room, INSITU_DEVICE, d->rings[k].device);
       slot->memory = NULL;
     }
 }
@@ -27044,7 +27159,7 @@ static void insitu__device_close(struct insitu__device *d) {
     struct insitu__device_ring *r = &d->rings[k];
     for (uint64_t i = 0; i < r->n_slots; i++) {
       insitu__device_fences_wait_free(&r->slots[i].released);
-      insitu__device_free(d, r->slots[i].memory, r->bytes, INSITU_DEVICE, r->device);
+      insitu__device_free(d, r->slots[i].memory, r->room, INSITU_DEVICE, r->device);
     }
     insitu__device_drain(r, true);
     insitu__mem_free(r->slots);
@@ -27248,7 +27363,8 @@ struct insitu__loader_tile {
   insitu_iter *iter;
   const struct insitu__order *order;
   struct insitu__order_window window;
-  const struct insitu__geometry_array *array;
+  const struct insitu__geometry_array *array; /* of what the iterator shows */
+  const struct insitu__zarr_array *zarr;      /* the loader's, by which caches know the array */
   uint64_t chunk, field;
   uint64_t base;      /* number of the epoch's first batch */
   uint64_t number;    /* of the batch whose row touched the tile first */
@@ -27378,6 +27494,7 @@ struct insitu_iter {
   uint64_t n_ring, n_slabs, max_held;
   uint64_t slab_bytes, pinned_bytes; /* of one slab; pinned_bytes are part of slab_bytes */
   uint64_t reserved, tables;         /* of memory_budget; `tables` are part of it */
+  struct insitu__geometry *cut;      /* what plan.shown points to; NULL: the loader's geometry */
   char *names;                       /* of arrays and channels: batches outlive the loader */
   const char **channels;             /* the channels' names in it */
   struct insitu__loader_slab *slabs;
@@ -28091,7 +28208,7 @@ static bool insitu__rows_next_group(struct insitu__rows_walk *w) {
   w->stop = w->group->group - 1 + (w->end - w->begin);
   w->entries = &t->list[w->group->entry - (w->group->group - 1) + w->begin % a->list_rows];
 
-  const struct insitu__geometry *g = &t->loader->geometry;
+  const struct insitu__geometry *g = t->iter->plan.shown;
   const struct insitu__geometry_variable *v = &g->variables[g->regions[w->group->region].variable];
   const struct insitu__geometry_output *out = &g->outputs[v->output];
   w->block = out->block;
@@ -30598,7 +30715,7 @@ static insitu_status insitu__join_await(insitu_loader *ld, insitu_error *err) {
 
 /* Describes the copy of a row for every region that shows the tile's field. */
 static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
-  const struct insitu__geometry *g = &t->loader->geometry;
+  const struct insitu__geometry *g = t->iter->plan.shown;
   const struct insitu__geometry_array *a = t->array;
   uint64_t tile[INSITU__MAX_DIMS];
 
@@ -30709,7 +30826,7 @@ static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
 /* The order of the gathered list: by array, object, and place in the object. */
 static bool insitu__tile_precedes(
     const struct insitu__loader_tile *t, const struct insitu__loader_tile *u) {
-  if (t->array != u->array) return t->array < u->array;
+  if (t->zarr != u->zarr) return t->zarr < u->zarr;
   return t->run.object != u->run.object ? t->run.object < u->run.object : t->run.at < u->run.at;
 }
 
@@ -30738,7 +30855,7 @@ static void insitu__tile_cut(insitu_loader *ld) {
     /* see insitu__tile_run_await */
     uint64_t most = store->ops->remote ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP;
     uint64_t bytes = t->run.want, gaps = 0, n_iov = t->run.n_iov;
-    for (t = t->next; t && t->array == head->array && t->run.object == head->run.object;
+    for (t = t->next; t && t->zarr == head->zarr && t->run.object == head->run.object;
          t = t->next) {
       uint64_t end = last->run.at + last->run.want;
       if (t->run.at < end || t->run.at - end > most || bytes >= INSITU__LOADER_RUN ||
@@ -30833,7 +30950,7 @@ static insitu_status insitu__tile_place_await(struct insitu__loader_tile *t, con
   *bytes = UINT64_MAX;
   if (!a->zarr.n_levels) return INSITU_OK;
   insitu_status status = insitu__cache_locate_await(
-      &ld->cache, &a->zarr, index, key, &t->iter->sched.stopping, offset, bytes, &t->error);
+      &ld->cache, t->zarr, index, key, &t->iter->sched.stopping, offset, bytes, &t->error);
   if (status < 0) return status;
   if (*bytes > a->bound)
     return insitu__error_set(&t->error, INSITU_E_CORRUPT,
@@ -31335,7 +31452,8 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base) {
   t->iter = it;
   t->order = it->sched.scan.order;
   t->window = it->sched.scan.current->window;
-  t->array = &ld->geometry.arrays[it->sched.scan.array];
+  t->array = &it->plan.shown->arrays[it->sched.scan.array];
+  t->zarr = &ld->geometry.arrays[it->sched.scan.array].zarr;
   t->chunk = it->sched.scan.chunk;
   t->field = it->sched.scan.field;
   t->base = base;
@@ -31390,7 +31508,7 @@ static bool insitu__pass_scan(insitu_iter *it) {
     struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
     switch (it->sched.tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(s)) {
     case INSITU__PLAN_ROW:
-      ((int64_t *)(void *)(slab->memory + it->plan.geometry->indices))[s->row] = s->anchor;
+      ((int64_t *)(void *)(slab->memory + it->plan.shown->indices))[s->row] = s->anchor;
       break;
     case INSITU__PLAN_BATCH:
       insitu__rows_count_down(it, slab, INSITU__LOADER_SCANNING - s->batch_parts);
@@ -31491,6 +31609,7 @@ static void insitu__pass_free_contents(insitu_iter *it) {
   insitu__mem_free(it->arrived);
   insitu__mem_free(it->names);
   insitu__mem_free(it->channels);
+  insitu__geometry_cut_free(it->cut);
   insitu__plan_scan_free(&it->sched.scan);
   insitu__order_free(&it->order[0]);
   insitu__order_free(&it->order[1]);
@@ -31528,7 +31647,8 @@ static void insitu__pass_free_iter(insitu_iter *it) {
 
 /* ---- opening an iterator (the user's thread) ---- */
 
-/* Makes slab number k, which is free: its public structs are copies of the loader's. */
+/* Makes slab number k, which is free: its public structs are copies of the loader's, and shapes
+ * come with each batch. */
 static void insitu__pass_slab_init(insitu_iter *it, uint64_t k) {
   const struct insitu__geometry *g = it->plan.geometry;
   struct insitu__loader_slab *slab = &it->slabs[k];
@@ -31543,8 +31663,6 @@ static void insitu__pass_slab_init(insitu_iter *it, uint64_t k) {
     const struct insitu__geometry_output *out = &g->outputs[i];
     struct insitu__loader_shape *to = &slab->shapes[i];
 
-    memcpy(to->shape, out->shape, sizeof to->shape);
-    memcpy(to->strides, out->strides, sizeof to->strides);
     slab->arrays[i] = it->loader->arrays[i];
     slab->arrays[i].name = it->names + (out->label - g->names);
     slab->arrays[i].shape = to->shape;
@@ -31627,6 +31745,8 @@ static uint64_t insitu__pass_tables(const insitu_loader *ld, uint64_t scan, uint
   if (slabs >= INSITU__ROWS_NONE - 16) return UINT64_MAX;
   counters = (ld->config.decode_threads + 1) * insitu__pass_arrived(slabs) * sizeof(uint32_t);
   counters += ld->geometry.names_bytes + ld->geometry.n_channels * sizeof(char *);
+  /* two: the old one lives until the iterator has moved */
+  counters += 2 * insitu__geometry_cut_bytes(&ld->geometry);
   return insitu__base_mul(slabs, each, &bytes) && insitu__base_add(bytes, scan, &bytes) &&
                  insitu__base_add(bytes, counters, &bytes)
              ? bytes
@@ -31677,8 +31797,10 @@ static insitu_status insitu__pass_iter_devices(insitu_iter *it, insitu_error *er
 
   for (unsigned i = 0; !status && i < g->n_devices; i++) {
     struct insitu__device_ring *r = &d->rings[d->n_rings++];
-    *r = (struct insitu__device_ring){
-        .device = g->devices[i].device, .at = g->devices[i].at, .bytes = g->devices[i].bytes};
+    *r = (struct insitu__device_ring){.device = g->devices[i].device,
+        .at = g->devices[i].at,
+        .bytes = g->devices[i].bytes,
+        .room = g->devices[i].bytes};
     status = insitu__pass_device_room(it, i, it->max_held + 1, err);
     if (!status) status = insitu__device_ring_open(d, r, it->max_held + 1, err);
   }
@@ -31789,7 +31911,19 @@ static void insitu__pass_stop_await(insitu_iter *it) {
 struct insitu__pass_move {
   insitu_iter *it;
   uint64_t epoch, batch; /* batch may be the epoch's end: next then returns END first */
+  /* What it shows from there on; NULL: the same as before. With it the iterator stays where it is,
+   * and what next has told of ends and errors stays told. */
+  const struct insitu__geometry *shown;
 };
+
+/* Changes what an iterator shows. Nothing of it is in flight, and the lock is held. */
+static void insitu__pass_show(insitu_iter *it, const struct insitu__geometry *g) {
+  it->plan.shown = g;
+  for (unsigned i = 0; i < it->device.n_rings; i++) {
+    it->device.rings[i].at = g->devices[i].at;
+    it->device.rings[i].bytes = g->devices[i].bytes;
+  }
+}
 
 /* Drops the batches in flight and goes on elsewhere. The iterator must be in the loader's list. */
 static void insitu__pass_move_await(void *arg) {
@@ -31807,11 +31941,15 @@ static void insitu__pass_move_await(void *arg) {
   it->sched.tile_waits = false;
   it->shared.blocked_by = INSITU__DEVICE_IDLE;
   memset(&it->sched.unprepared, 0, sizeof it->sched.unprepared);
-  memset(&it->device.error, 0, sizeof it->device.error);
-  it->shared.end_told_at = it->shared.epoch_entered_at = m->batch ? UINT64_MAX : number;
   it->shared.first_damaged = UINT64_MAX;
-  it->shared.failed = false;
   memset(&it->shared.error, 0, sizeof it->shared.error);
+  if (m->shown) {
+    insitu__pass_show(it, m->shown);
+  } else {
+    memset(&it->device.error, 0, sizeof it->device.error);
+    it->shared.end_told_at = it->shared.epoch_entered_at = m->batch ? UINT64_MAX : number;
+    it->shared.failed = false;
+  }
   pthread_mutex_unlock(&it->lock);
   memset(it->tally, 0, sizeof it->tally);
   it->sched.scan_epoch = epoch;
@@ -31997,7 +32135,7 @@ static insitu_status insitu__pass_state_check(
 
 /* Makes a ready slab the batch that the user holds. */
 static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *slab) {
-  const struct insitu__geometry *g = it->plan.geometry;
+  const struct insitu__geometry *g = it->plan.shown;
   insitu_batch *b = &slab->batch;
   b->epoch = slab->number / it->batches;
   b->index = slab->number % it->batches;
@@ -32010,6 +32148,9 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
       if (it->device.rings[k].device == out->device)
         slab->arrays[i].data = slab->parts[k].slot->memory + (out->block - it->device.rings[k].at);
     slab->arrays[i].bytes = slab->rows * out->row_bytes;
+    slab->arrays[i].row_bytes = out->row_bytes;
+    memcpy(slab->shapes[i].shape, out->shape, sizeof out->shape);
+    memcpy(slab->shapes[i].strides, out->strides, sizeof out->strides);
     slab->shapes[i].shape[0] = (int64_t)slab->rows;
   }
 
@@ -32598,7 +32739,7 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   const struct insitu__geometry_variable *v = c->variable;
   const insitu_loader *ld = c->it->loader;
   const struct insitu__select_box *box = &c->region->box;
-  const struct insitu__geometry_output *out = &ld->geometry.outputs[v->output];
+  const struct insitu__geometry_output *out = &c->it->plan.shown->outputs[v->output];
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS],
       item = insitu__dtype_size(v->dtype);
   bool may_be_fill = c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
@@ -32681,15 +32822,16 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   insitu_iter *it = c->it;
   insitu_loader *ld = it->loader;
   const insitu_variable *desc = &ld->config.variables[variable];
-  c->variable = &ld->geometry.variables[variable];
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[c->variable->array];
-  c->region = &ld->geometry.regions[c->variable->region + h / 7 % c->variable->regions];
+  const struct insitu__geometry *g = it->plan.shown;
+  c->variable = &g->variables[variable];
+  const struct insitu__geometry_array *a = &g->arrays[c->variable->array];
+  c->region = &g->regions[c->variable->region + h / 7 % c->variable->regions];
   const struct insitu__select_box *box = &c->region->box;
   c->zarr = &a->zarr;
   c->axis = a->axis;
   c->object = &c->zarr->object;
   c->step = h % c->variable->n_steps;
-  int64_t shown = ((const int64_t *)(const void *)(c->slab->memory + ld->geometry.indices))[c->row],
+  int64_t shown = ((const int64_t *)(const void *)(c->slab->memory + g->indices))[c->row],
           anchor = -1;
   uint64_t batch = c->slab->number % it->batches, objects = 1, n[INSITU__MAX_DIMS];
   if (!insitu__plan_locate(
@@ -33534,7 +33676,7 @@ INSITU_DEF insitu_status insitu_iter_open(
   }
 
   if (!status) {
-    struct insitu__pass_move m = {it, desc->epoch, 0};
+    struct insitu__pass_move m = {.it = it, .epoch = desc->epoch};
     status = insitu__public_run(ld, "iterator", insitu__pass_list_await, &m, err);
   }
 
@@ -33605,7 +33747,7 @@ INSITU_DEF insitu_status insitu_iter_next(
 /* Has the iterator go on with a batch of an epoch. */
 static insitu_status insitu__public_move(
     insitu_iter *it, uint64_t epoch, uint64_t batch, insitu_error *err) {
-  struct insitu__pass_move m = {it, epoch, batch};
+  struct insitu__pass_move m = {.it = it, .epoch = epoch, .batch = batch};
   it->user.lap.began = 0;
   return insitu__public_run(it->loader, "iterator", insitu__pass_move_await, &m, err);
 }
@@ -33636,6 +33778,120 @@ INSITU_DEF insitu_status insitu_iter_restore(
   if (status) return status;
   return insitu__public_move(it, insitu__base_load64(state->bytes + INSITU__PASS_STATE_EPOCH),
       insitu__base_load64(state->bytes + INSITU__PASS_STATE_NEXT), err);
+}
+
+/* The number of the output with that name. */
+static insitu_status insitu__public_output(
+    const insitu_loader *ld, const char *name, uint64_t *out, insitu_error *err) {
+  const struct insitu__geometry *g = &ld->geometry;
+  for (*out = 0; *out < g->n_outputs; ++*out)
+    if (!strcmp(g->outputs[*out].label, name)) return INSITU_OK;
+
+  for (uint64_t i = 0; i < g->n_variables; i++)
+    if (!strcmp(g->variables[i].label, name))
+      return insitu__error_set(err, INSITU_E_NOTFOUND,
+          "set_steps: '%.80s' is a variable, and a part of output %s; name that", name,
+          g->outputs[g->variables[i].output].label);
+
+  const char **names = (const char **)insitu__mem_alloc(g->n_outputs, sizeof *names);
+  for (uint64_t i = 0; names && i < g->n_outputs; i++) names[i] = g->outputs[i].label;
+  int near = names ? insitu__text_nearest(name, names, (int)g->n_outputs) : -1;
+  insitu__mem_free(names);
+  return insitu__error_set(err, INSITU_E_NOTFOUND,
+      "set_steps: the loader has no output '%.80s'; %s%s%s", name,
+      near < 0 ? "insitu_loader_array tells what it has" : "did you mean '",
+      near < 0 ? "" : g->outputs[near].label, near < 0 ? "" : "'?");
+}
+
+/* Whether an output can show its first n steps. */
+static insitu_status insitu__public_check_steps(
+    const insitu_loader *ld, uint64_t output, uint64_t n, insitu_error *err) {
+  const struct insitu__geometry *g = &ld->geometry;
+  uint64_t steps = 0;
+  for (uint64_t i = 0; i < g->n_variables; i++) {
+    if (g->variables[i].output != output) continue;
+    steps = ld->config.variables[i].n_steps;
+    if (!steps)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "set_steps, output %s: variable %s has no steps; give it some when the loader is opened, "
+          "or name another output",
+          g->outputs[output].label, g->variables[i].label);
+  }
+
+  if (n > 0 && n <= steps) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG,
+      "set_steps, output %s: %" PRIu64 " of its %" PRIu64 " steps; give 1 to %" PRIu64,
+      g->outputs[output].label, n, steps, steps);
+}
+
+/* Whether an iterator stands where no batch of an epoch is delivered, or none since it was moved
+ * there. */
+static insitu_status insitu__public_check_begin(insitu_iter *it, insitu_error *err) {
+  pthread_mutex_lock(&it->lock);
+  bool failed = it->shared.failed;
+  uint64_t next = it->shared.next;
+  bool begins = next == it->start || it->shared.end_told_at == next;
+  pthread_mutex_unlock(&it->lock);
+  if (failed)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "set_steps: an error ended the iterator; call insitu_iter_set_epoch or insitu_iter_restore "
+        "first");
+
+  if (begins) return INSITU_OK;
+  uint64_t last = next - 1; /* the batch that was delivered last */
+  return insitu__error_set(err, INSITU_E_ARG,
+      "set_steps: batch %" PRIu64 " of epoch %" PRIu64
+      " was delivered, and that epoch is not over; call before the first insitu_iter_next, behind "
+      "insitu_iter_restore or insitu_iter_set_epoch, or when insitu_iter_next gave INSITU_END",
+      last % it->batches, last / it->batches);
+}
+
+/* Has the iterator show n steps of an output, and as many as before of the others. */
+static insitu_status insitu__public_show(
+    insitu_iter *it, uint64_t output, uint64_t n, insitu_error *err) {
+  insitu_loader *ld = it->loader;
+  const struct insitu__geometry *full = &ld->geometry, *now = it->plan.shown;
+  bool same = true, whole = true;
+  for (uint64_t i = 0; i < full->n_variables; i++) {
+    bool named = full->variables[i].output == output;
+    uint64_t shown = named ? n : now->variables[i].n_steps;
+    same = same && shown == now->variables[i].n_steps;
+    whole = whole && shown == full->variables[i].n_steps;
+  }
+
+  if (same) return INSITU_OK;
+  struct insitu__geometry *cut = NULL;
+  if (!whole) {
+    cut = insitu__geometry_cut(full, now, &ld->config, output, n);
+    if (!cut)
+      return insitu__error_set(err, INSITU_E_NOMEM,
+          "set_steps: no memory for what is shown; give the process more memory");
+  }
+
+  struct insitu__pass_move m = {.it = it,
+      .epoch = it->shared.next / it->batches,
+      .batch = it->shared.next % it->batches,
+      .shown = cut ? cut : full};
+  it->user.lap.began = 0;
+  insitu_status status = insitu__public_run(ld, "set_steps", insitu__pass_move_await, &m, err);
+  insitu__geometry_cut_free(status ? cut : it->cut);
+  if (!status) it->cut = cut;
+  return status;
+}
+
+INSITU_DEF insitu_status insitu_iter_set_steps(
+    insitu_iter *it, const char *output, uint64_t n, insitu_error *err) {
+  insitu_status status = insitu__public_begin_iter(it, false, err);
+  uint64_t number;
+  if (status) return status;
+  if (!output)
+    return insitu__error_set(
+        err, INSITU_E_ARG, "set_steps: output is NULL; give the name of an array of the batch");
+
+  status = insitu__public_output(it->loader, output, &number, err);
+  if (!status) status = insitu__public_check_steps(it->loader, number, n, err);
+  if (!status) status = insitu__public_check_begin(it, err);
+  return status ? status : insitu__public_show(it, number, n, err);
 }
 
 INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *it, uint64_t epoch, uint64_t batch,

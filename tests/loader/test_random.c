@@ -55,7 +55,9 @@ struct walk {
   int slot; /* in iters and batches */
   insitu_iter *it;
   int32_t part, order;
+  struct view view[MAX_VIEWS];        /* as many steps of each as the iterator shows */
   uint64_t world, rank, epoch, batch; /* batch: the next one */
+  uint64_t start;                     /* the batch that it was moved to */
   struct epoch e;
   unsigned max_held, n_held;
   uint64_t hash[MAX_HELD];
@@ -142,17 +144,17 @@ static bool sample_raises(const struct setup *s, const struct view *v, int64_t s
   return false;
 }
 
-static bool row_raises(const struct setup *s, int64_t anchor) {
-  for (int i = 0; i < s->n_views; i++) {
-    const struct view *v = &s->view[i];
+static bool row_raises(const struct walk *w, int64_t anchor) {
+  for (int i = 0; i < w->s->n_views; i++) {
+    const struct view *v = &w->view[i];
 
     for (uint64_t k = 0; k < view_steps(v); k++)
-      if (sample_raises(s, v, view_sample(v, anchor, k))) return true;
+      if (sample_raises(w->s, v, view_sample(v, anchor, k))) return true;
   }
   return false;
 }
 
-/* Sets up the model of the walk's epoch. */
+/* Sets up the model of the walk's epoch, from its next batch on. */
 static void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
   const struct setup *s = w->s;
   const struct part *p = &s->split.part[w->part];
@@ -163,11 +165,12 @@ static void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
   else w->e = sequential(p, s->global, lanes);
   w->e.window = window;
   w->bad = UINT64_MAX;
-  for (uint64_t b = 0; b < w->e.batches && w->bad == UINT64_MAX; b++) {
+  w->start = w->batch;
+  for (uint64_t b = w->batch; b < w->e.batches && w->bad == UINT64_MAX; b++) {
     uint64_t n = epoch_batch(&w->e, w->world, w->rank, b, row);
 
     for (uint64_t r = 0; r < n; r++)
-      if (row_raises(s, row[r])) w->bad = b;
+      if (row_raises(w, row[r])) w->bad = b;
   }
 }
 
@@ -280,8 +283,8 @@ static void check_batch(struct walk *w, const insitu_batch *b) {
           (int)b->sample_indices[r], (int)want[r]);
   if (b->n_arrays != (uint64_t)w->s->n_outputs) differ("a batch of %d arrays", (int)b->n_arrays);
   for (int i = 0; i < w->s->n_views; i++) {
-    check_shape(w, b, &w->s->view[i]);
-    check_elements(w, b, &w->s->view[i]);
+    check_shape(w, b, &w->view[i]);
+    check_elements(w, b, &w->view[i]);
   }
   if (n && chance(10)) {
     uint64_t r = draw(n);
@@ -487,6 +490,7 @@ static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, 
       .rank = rank,
       .epoch = epoch,
       .max_held = id.max_held ? id.max_held : 2};
+  memcpy(w->view, s->view, sizeof w->view);
   bool fits = layout(s, part, order, world, &lanes, &window, &want);
   status = insitu_iter_open(ld, &id, &iters[slot], &err);
   if (!fits) {
@@ -516,6 +520,43 @@ static void walk_next_epoch(struct walk *w, uint64_t epoch) {
   w->batch = 0;
   w->failed = w->ended = false;
   walk_epoch(w, w->e.lanes, w->e.window);
+}
+
+/* ---- fewer steps ---- */
+/* The steps of an output, all of them; 0: it has none, or not all of its variables have. */
+static uint64_t output_steps(const struct setup *s, int output) {
+  uint64_t n = UINT64_MAX;
+
+  for (int i = 0; i < s->n_views; i++)
+    if (s->view[i].output == output) n = least(n, s->view[i].v.n_steps);
+  return n;
+}
+
+/* Has the iterator show some of an output's steps, or sees that it refuses to. */
+static void walk_steps(struct walk *w) {
+  const struct setup *s = w->s;
+  int output = (int)draw((uint64_t)s->n_outputs);
+  uint64_t all = output_steps(s, output), n = chance(10) ? draw(6) : 1 + draw(all ? all : 1);
+  const char *name = NULL;
+  insitu_error err = {0};
+  insitu_status status, want = INSITU_OK;
+
+  for (int i = 0; i < s->n_views; i++)
+    if (s->view[i].output == output)
+      name = s->view[i].v.into ? s->view[i].v.into : s->view[i].v.label;
+  if (w->failed || (w->batch != w->start && !w->ended) || !n || n > all) want = INSITU_E_ARG;
+  if (chance(3)) {
+    name = "no such output";
+    want = INSITU_E_NOTFOUND;
+  }
+  status = insitu_iter_set_steps(w->it, name, n, &err);
+  if (status != want)
+    differ("insitu_iter_set_steps(\"%s\", %d) of %d steps: %s, not %s: %s", name, (int)n, (int)all,
+        insitu_status_name(status), insitu_status_name(want), err.message);
+  if (status) return;
+  for (int i = 0; i < s->n_views; i++)
+    if (s->view[i].output == output) w->view[i].v.n_steps = n;
+  if (!w->ended) walk_epoch(w, w->e.lanes, w->e.window);
 }
 
 /* ---- what an epoch reads ---- */
@@ -560,21 +601,20 @@ static bool narrows(const struct view *v) {
   return v->v.n_slices || v->v.select;
 }
 
-static void check_reads(
-    struct walk *w, insitu_loader *ld, const insitu_plan *plan, const insitu_stats *opened) {
+/* opened: before the epoch. again: what was prefetched of it was read once more. */
+static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *plan,
+    const insitu_stats *opened, bool again) {
   const struct setup *s = w->s;
   insitu_stats st;
   insitu_error err = {0};
   bool exact = true;
 
   if (w->order == INSITU_SEQUENTIAL) sequential_windows(w, plan->window);
-  struct reads r = epoch_reads(&w->e, w->world, w->rank, s->view, s->n_views), first = r;
-  if (w->order == INSITU_SHUFFLED) { /* a plan is of epoch 0 */
-    struct epoch e =
-        shuffled(&s->split.part[w->part], s->desc.seed, 0, s->global, w->e.lanes, w->e.window);
-
-    first = epoch_reads(&e, w->world, w->rank, s->view, s->n_views);
-  }
+  struct reads r = epoch_reads(&w->e, w->world, w->rank, w->view, s->n_views), first;
+  struct epoch e = w->e;
+  if (w->order == INSITU_SHUFFLED) /* a plan is of epoch 0, and of all steps */
+    e = shuffled(&s->split.part[w->part], s->desc.seed, 0, s->global, w->e.lanes, w->e.window);
+  first = epoch_reads(&e, w->world, w->rank, s->view, s->n_views);
   for (int i = 0; i < s->n_views; i++)
     for (int k = 0; k < i; k++)
       exact = exact && (s->view[i].array != s->view[k].array ||
@@ -586,14 +626,17 @@ static void check_reads(
     const char *name;
     uint64_t got, want;
     bool most; /* want is the most */
-  } at[] = {{"rows delivered", st.rows, r.rows, false},
-      {"batches delivered", st.batches, plan->batches, false},
-      {"chunks read", st.reads - opened->reads, r.reads, false},
+  } at[] = {{"rows delivered", st.rows - opened->rows, r.rows, false},
+      {"batches delivered", st.batches - opened->batches, plan->batches, false},
+      {"chunks to be read", r.reads, st.reads - opened->reads, true},
+      {"chunks read", st.reads - opened->reads, again ? UINT64_MAX : r.reads, again},
       {"chunks planned", first.reads, plan->reads, !exact},
       {"bytes planned", first.bytes, plan->read_bytes, !exact},
       {"chunks wanted", first.wanted, plan->wanted, !exact},
       {"different chunks planned", first.distinct, plan->distinct, !exact},
-      {"absent chunks", st.absent_chunks, r.absent, false}, {"bad chunks", st.bad_chunks, 0, false},
+      {"absent chunks", st.absent_chunks - opened->absent_chunks, again ? UINT64_MAX : r.absent,
+          again},
+      {"bad chunks", st.bad_chunks, 0, false},
       {"bytes of batches", st.slab_bytes_peak, batches, true},
       {"bytes promised", st.memory_promised, memory, false},
       {"bytes at most", st.memory_bytes_peak, most(memory, opened->memory_bytes_peak), true},
@@ -792,11 +835,24 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   run->n_batches = w.e.batches;
   w.run = run;
   if (!run->after) run->after = own((w.e.batches + 1) * sizeof *run->after);
-  while (walk_step(&w)) {}
+  bool again = chance(30);
+  if (again) walk_steps(&w);
+  while (walk_step(&w))
+    if (chance(1)) walk_steps(&w);
   run->whole = !w.failed;
   w.run = NULL;
   while (w.n_held) release_one(&w);
-  if (d.hold_epoch && !w.failed && !d.check) check_reads(&w, ld, &plan, &opened);
+  bool counts = d.hold_epoch && !w.failed && !d.check;
+  if (counts) check_reads(&w, ld, &plan, &opened, again);
+  if (chance(30)) walk_steps(&w);
+  if (counts && chance(30)) { /* nothing of the next epoch is prefetched */
+    if (insitu_loader_stats(ld, &opened, NULL)) differ("no statistics");
+    walk_next_epoch(&w, ++epoch);
+    if (chance(30)) walk_steps(&w);
+    while (walk_step(&w)) {}
+    while (w.n_held) release_one(&w);
+    if (!w.failed) check_reads(&w, ld, &plan, &opened, false);
+  }
   if (chance(50)) {
     if (w.failed || chance(40)) {
       epoch = draw(5);
@@ -806,6 +862,7 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
       epoch++;
     }
     walk_next_epoch(&w, epoch);
+    if (chance(30)) walk_steps(&w);
     for (uint64_t n = draw(20); n && walk_step(&w); n--) {}
     if (chance(30)) run_beside(s, ld, &w);
     if (chance(30)) check_read(s, ld, false);
@@ -873,9 +930,9 @@ static void resume(const struct setup *saved, const struct run *run) {
             (int)run->epoch, (int)world, (int)run->world, err.message);
       w.epoch = run->epoch;
       w.failed = w.ended = false;
+      w.batch = k + 1; /* behind the last one comes the end */
       walk_epoch(&w, lanes, window);
-      w.batch = k + 1;                    /* behind the last one comes the end */
-      if (w.bad <= k) w.bad = UINT64_MAX; /* it comes before */
+      if (chance(40)) walk_steps(&w);
       while (walk_step(&w)) {}
       if (!w.failed && chance(30)) {
         walk_next_epoch(&w, w.epoch + 1);
