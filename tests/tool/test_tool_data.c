@@ -319,7 +319,8 @@ static void test_config(void **state) {
   snprintf(text, sizeof text,
       "{\"url\": \"%s\", \"variables\": [{\"label\": \"x\", \"path\": \"t\", \"dtype\": "
       "\"float64\", \"slices\": [{\"axis\": 1, "
-      "\"start\": 1, \"stop\": 3}], \"map\": \"by_index\"}, {\"label\": \"y\", \"path\": \"t\", \"offset\": 2, \"steps\": "
+      "\"start\": 1, \"stop\": 3}], \"map\": \"by_index\"}, "
+      "{\"label\": \"y\", \"path\": \"t\", \"offset\": 2, \"steps\": "
       "[0, -1], \"map\": \"by_index\"}], \"batch_size\": 4, "
       "\"block_chunks\": 16, \"split\": [0.5, {\"fraction\": 0.5}], \"split_shuffled\": true, "
       "\"seed\": 9, \"sample_dim\": null, "
