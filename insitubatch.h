@@ -652,7 +652,8 @@ enum {
    * library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their
    * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
    * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
-   * insitu_variable has map. */
+   * insitu_variable has map; insitu_loader_desc has axes, n_axes and split_axis, insitu_batch has
+   * axis_indices and n_axes. */
   INSITU_API = 5,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -824,6 +825,17 @@ typedef struct insitu_split_range {
   const char *from, *to;
 } insitu_split_range;
 
+/* An axis of the draw space: samples are drawn along it. */
+typedef struct insitu_axis {
+  const char *dim;     /* the axis by dimension name, such as "init"; or NULL, and */
+  int32_t axis;        /* its number, the same in every array */
+  int64_t start, stop; /* only indexes [start, stop) take part; stop 0: to the end */
+  /* The same by date, as sample_from and sample_to, in the coordinate of this axis; NULL: to that
+   * end. insitu_loader_config has start and stop instead. */
+  const char *from, *to;
+  uint64_t stride; /* every so many indexes, from start on (1) */
+} insitu_axis;
+
 /* An object of an archive in memory, such as "t2m/.zarray" or "t2m/0.0". */
 typedef struct insitu_object {
   const char *key;   /* relative to the archive's root */
@@ -902,9 +914,17 @@ typedef struct insitu_loader_desc {
   uint64_t n_variables;
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
   int32_t sample_axis;    /* its number, the same in every array (default 0) */
-  uint64_t batch_size;    /* rows per rank and batch (32) */
-  uint64_t seed;          /* of the order and of a shuffled split */
-  int32_t rank, world;    /* this process of how many (0 of 1); never from the environment */
+  /* Samples are drawn along several axes: a sample is one index on each of them. Every variable's
+   * array has all of them. The slowest comes first: without a shuffle, indexes on the last one
+   * change first. NULL: sample_dim or sample_axis, and sample_start to sample_to, tell the only
+   * axis; they are unset otherwise. See SEVERAL SAMPLE AXES in the manual. */
+  const insitu_axis *axes;
+  uint64_t n_axes; /* at most 8 */
+  /* The number in axes of the one that the split is along, and offset and steps of variables. */
+  int32_t split_axis;
+  uint64_t batch_size; /* rows per rank and batch (32) */
+  uint64_t seed;       /* of the order and of a shuffled split */
+  int32_t rank, world; /* this process of how many (0 of 1); never from the environment */
   /* order: with the geometry and the split, these alone decide which sample comes when */
   /* reference chunks that are mixed together, over all lanes and ranks (64) */
   uint64_t block_chunks;
@@ -1024,9 +1044,13 @@ typedef struct insitu_batch {
   uint64_t epoch, index; /* index within the epoch; the same on every rank */
   uint64_t rows;         /* batch_size, or fewer (even 0) in the last batch of a sequential epoch */
   uint64_t n_arrays;
-  const insitu_array *arrays;    /* in the order in which desc.variables name them first */
-  const int64_t *sample_indices; /* (rows): the anchors */
-  insitu_state after;            /* restore this to go on behind this batch */
+  const insitu_array *arrays; /* in the order in which desc.variables name them first */
+  /* (rows): the index of each sample on the first axis that samples are drawn along */
+  const int64_t *sample_indices;
+  const int64_t
+      *axis_indices; /* (rows, n_axes): on each of these axes, in the order of desc.axes */
+  uint64_t n_axes;
+  insitu_state after; /* restore this to go on behind this batch */
 } insitu_batch;
 
 /* ---- what is known before reading ---- */
@@ -1298,10 +1322,11 @@ INSITU_DEF insitu_status insitu_iter_restore(
 INSITU_DEF insitu_status insitu_iter_set_steps(
     insitu_iter *iter, const char *output, uint64_t n, insitu_error *err);
 
-/* The anchor that row `row` of batch `batch` of this rank shows in an epoch. Pure, but sets up the
- * epoch's order at every call: for whole epochs use insitu_order_open. [any thread] */
+/* The index, on each axis that samples are drawn along, of what row `row` of batch `batch` of this
+ * rank shows in an epoch. Pure, but sets up the epoch's order at every call: for whole epochs use
+ * insitu_order_open. [any thread] */
 INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *iter, uint64_t epoch, uint64_t batch,
-    uint64_t row, int64_t *anchor, insitu_error *err);
+    uint64_t row, int64_t *index, insitu_error *err);
 
 /* ---- batch: [any] thread ---- */
 /* NULL if there is none */
@@ -1527,6 +1552,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 /* A loader's desc. */
 #define INSITU__MAX_VARIABLES 1024
 #define INSITU__MAX_STEPS (1u << 16)          /* of one variable */
+#define INSITU__MAX_AXES 8                    /* of the draw space */
 #define INSITU__MAX_OFFSET (INT64_C(1) << 40) /* samples from the anchor, either way */
 #define INSITU__MAX_USER_CODECS 256
 #define INSITU__MAX_DEVICES 64 /* ordinals, and devices of one loader */
@@ -1541,6 +1567,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_COORDINATE (UINT64_C(1) << 26)
 /* Chunks of a shuffled split or a manifest: 16 bytes each. */
 #define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27)
+#define INSITU__MAX_CLASSES 4096 /* of units, by size along each axis of the draw space */
 #define INSITU__MAX_LANES (UINT64_C(1) << 20) /* 16 bytes each */
 #define INSITU__MAX_BATCH (UINT64_C(1) << 20) /* rows of a rank's batch */
 #define INSITU__MAX_WORLD (1 << 20)
@@ -22777,8 +22804,10 @@ struct insitu__geometry_view {
   int64_t delta;  /* samples from the anchor */
   uint64_t dst;   /* bytes from the row's begin in the output's block */
   uint64_t entry; /* of a row list: the anchor that shows the list's first row in this view */
-  uint64_t group; /* from this view on, so many views of the variable show neighbouring rows */
-  bool again;     /* another view of the array shows the same indexes */
+  /* From this view on, so many views of the variable show neighbouring rows; with several sample
+   * axes it is one. */
+  uint64_t group;
+  bool again; /* another view of the array shows the same indexes */
 };
 
 /* Neighbouring anchors of a row list. */
@@ -22839,11 +22868,24 @@ struct insitu__geometry_device {
   uint64_t at, bytes;
 };
 
-/* One array that variables read, and how it is cut along the sample axis and across it. */
+/* An axis of the draw space, as an array has it. */
+struct insitu__geometry_drawn {
+  unsigned axis;         /* its number in the array */
+  uint64_t rows, chunks; /* along it: elements of one chunk, chunks */
+};
+
+/* One array that variables read, and how it is cut along the sample axes and across them. */
 struct insitu__geometry_array {
   struct insitu__zarr_array zarr;
-  unsigned axis;                  /* the sample axis */
-  uint64_t samples, rows, chunks; /* along it: elements, elements of one chunk, chunks */
+  /* The axes of the draw space, and the number in it of the axis that steps count along. */
+  struct insitu__geometry_drawn drawn[INSITU__MAX_AXES];
+  unsigned n_drawn, along;
+  uint32_t drawn_mask; /* of the array's axes, by bits */
+  unsigned axis;       /* the array's axis that steps count along */
+  uint64_t samples;    /* elements along that axis */
+  /* "Rows" of a chunk are its elements along all sample axes, row-major in the order of the draw
+   * space; chunks are numbered in the same way. */
+  uint64_t rows, chunks;
   /* grid around the fields that regions want: first chunk and number, per stored axis */
   uint64_t tile_lo[INSITU__MAX_DIMS];
   uint64_t tile_n[INSITU__MAX_DIMS];
@@ -22851,8 +22893,10 @@ struct insitu__geometry_array {
   uint32_t first;
   uint64_t stride[INSITU__MAX_DIMS]; /* bytes within a decoded chunk, per stored axis */
   uint64_t chunk_bytes, bound;       /* decoded; encoded at most */
-  /* rows follow each other in the chunk: what streaming decode needs */
+  /* rows follow each other in the chunk, row_stride bytes apart: what streaming decode needs. Else
+   * row_stride is along the last sample axis. */
   bool sample_slowest;
+  uint64_t row_stride;
   struct insitu__geometry_view *views;
   uint64_t n_views;
   /* A row list of this array: the rows of a chunk that it covers, its entries, and the anchors that
@@ -22860,6 +22904,12 @@ struct insitu__geometry_array {
   uint64_t list_rows, list_entries;
   struct insitu__geometry_span *spans;
   uint64_t n_spans;
+};
+
+/* An axis of the draw space, in elements. */
+struct insitu__geometry_axis {
+  uint64_t samples; /* its length, which all arrays share */
+  uint64_t chunk;   /* of a reference chunk: that of the longest chunk among the arrays */
 };
 
 struct insitu__geometry {
@@ -22870,10 +22920,11 @@ struct insitu__geometry {
   char *names;           /* of outputs and channels: names_bytes, a NUL behind each */
   const char **channels; /* the channels' names */
   uint64_t n_arrays, n_variables, n_regions, n_outputs, n_channels, names_bytes;
-  /* Along the sample axis, in elements: its length, which all arrays share, and the length of a
-   * reference chunk, which is the longest chunk among the arrays. */
-  uint64_t samples, chunk;
+  struct insitu__geometry_axis axes[INSITU__MAX_AXES]; /* of the draw space, the slowest first */
+  unsigned n_axes, along;       /* along: the axis that the split and the steps count along */
+  uint64_t samples, chunk;      /* of that axis */
   uint64_t slab_bytes, indices; /* one batch on the host; where its sample indices lie */
+  uint64_t places;              /* where the indexes on all axes lie; one axis: the same place */
   uint64_t pinned_bytes;        /* of it, those of a second block, which is page-locked */
   struct insitu__geometry_device devices[INSITU__MAX_DEVICES];
   unsigned n_devices;
@@ -22972,36 +23023,88 @@ static uint64_t insitu__geometry_strides(
   return bytes;
 }
 
-/* Strides of a decoded chunk, which axis is slowest in it, and the length of its sample axis. */
-static insitu_status insitu__geometry_array_init(
-    struct insitu__geometry_array *a, const insitu_loader_desc *desc, insitu_error *err) {
+/* Whether axis d of the array is one that samples are drawn along. */
+static inline bool insitu__geometry_is_drawn(const struct insitu__geometry_array *a, unsigned d) {
+  return a->drawn_mask >> d & 1;
+}
+
+/* Finds axis number k of the draw space in the array: the one that desc.axes names or, without
+ * desc.axes, the sample axis. */
+static insitu_status insitu__geometry_draw(struct insitu__geometry_array *a,
+    const insitu_loader_desc *desc, unsigned k, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
-  insitu_status s = insitu__geometry_axis(z, desc->sample_dim, desc->sample_axis, &a->axis, err);
+  const char *dim = desc->n_axes ? desc->axes[k].dim : desc->sample_dim;
+  int32_t number = desc->n_axes ? desc->axes[k].axis : desc->sample_axis;
+  struct insitu__geometry_drawn *drawn = &a->drawn[k];
+  insitu_status s = insitu__geometry_axis(z, dim, number, &drawn->axis, err);
 
   if (s) return s;
-  a->samples = z->shape[a->axis];
-  a->rows = z->chunk[a->axis];
-  a->chunks = insitu__base_ceil_div(a->samples, a->rows);
-  if (a->samples > (uint64_t)INSITU__MAX_SAMPLES)
+  if (insitu__geometry_is_drawn(a, drawn->axis))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: axes name axis %u of array %s twice; name each axis once", drawn->axis, z->path);
+  if (z->shape[drawn->axis] > (uint64_t)INSITU__MAX_SAMPLES)
     return insitu__error_set(err, INSITU_E_SHAPE,
         "open, array %s: %" PRIu64 " samples are more than this build's limit of 2^48; choose "
         "another sample axis",
-        z->path, a->samples);
+        z->path, z->shape[drawn->axis]);
+  drawn->rows = z->chunk[drawn->axis];
+  drawn->chunks = insitu__base_ceil_div(z->shape[drawn->axis], drawn->rows);
+  a->drawn_mask |= UINT32_C(1) << drawn->axis;
+  a->rows *= drawn->rows; /* at most INSITU__MAX_CHUNK */
+  if (insitu__base_mul(a->chunks, drawn->chunks, &a->chunks)) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_SHAPE,
+      "open, array %s: it has more than 2^64 chunks along the axes that samples are drawn along; "
+      "draw along fewer axes",
+      z->path);
+}
+
+/* Whether a decoded chunk holds its rows one after the other: its first axes in storage order are
+ * the sample axes, in the order of the draw space. Axes on which a chunk has one element do not
+ * matter. */
+static bool insitu__geometry_follows(const struct insitu__geometry_array *a) {
+  const struct insitu__zarr_array *z = &a->zarr;
+  unsigned at = 0;
+
+  for (unsigned k = 0; k < a->n_drawn; k++) {
+    if (a->drawn[k].rows == 1) continue;
+    while (z->order[at] != a->drawn[k].axis && z->chunk[z->order[at]] == 1) at++;
+    if (z->order[at] != a->drawn[k].axis) return false;
+    at++;
+  }
+
+  return true;
+}
+
+/* The array's sample axes, strides of a decoded chunk, and whether its rows follow each other. */
+static insitu_status insitu__geometry_array_init(struct insitu__geometry_array *a,
+    const struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
+  const struct insitu__zarr_array *z = &a->zarr;
+
+  a->n_drawn = g->n_axes;
+  a->along = g->along;
+  a->rows = a->chunks = 1;
+  for (unsigned k = 0; k < g->n_axes; k++) {
+    insitu_status s = insitu__geometry_draw(a, desc, k, err);
+    if (s) return s;
+  }
+
+  a->axis = a->drawn[a->along].axis;
+  a->samples = z->shape[a->axis];
   a->chunk_bytes = insitu__geometry_strides(z, a->stride);
   a->bound = insitu__chain_bound(&z->codecs, a->chunk_bytes);
-  /* the first axis in storage order that is longer than 1, or the sample axis */
-  unsigned slowest = 0;
-  while (z->order[slowest] != a->axis && z->chunk[z->order[slowest]] == 1) slowest++;
-  a->sample_slowest = z->order[slowest] == a->axis;
+  a->sample_slowest = insitu__geometry_follows(a);
+  a->row_stride =
+      a->sample_slowest ? a->chunk_bytes / a->rows : a->stride[a->drawn[a->n_drawn - 1].axis];
   return INSITU_OK;
 }
 
-/* Begins the selection of an axis by a slice or an item of the text, which may name it once. */
+/* Begins the selection of an axis by a slice or an item of the text, which may name it once. drawn:
+ * the sample axes, by bits. */
 static insitu_status insitu__geometry_name_axis(const struct insitu__zarr_array *z,
-    const insitu_variable *desc, int sample, unsigned axis, struct insitu__select_axis *to,
+    const insitu_variable *desc, uint32_t drawn, unsigned axis, struct insitu__select_axis *to,
     insitu_error *err) {
   const char *label = desc->label ? desc->label : z->path;
-  if ((int)axis == sample)
+  if (drawn >> axis & 1)
     return insitu__error_set(err, INSITU_E_ARG,
         "variable %s: slices or select name the sample axis %u of array %s; use sample_start and "
         "sample_stop, or the split, to select samples",
@@ -23016,15 +23119,15 @@ static insitu_status insitu__geometry_name_axis(const struct insitu__zarr_array 
   return INSITU_OK;
 }
 
-/* What slices select of each axis; what they do not name is shown whole. sample: the axis that none
- * may name, or -1. */
+/* What slices select of each axis; what they do not name is shown whole. drawn: the sample axes, by
+ * bits, which none may name. */
 static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z,
-    const insitu_variable *desc, int sample, struct insitu__select_axis axes[INSITU__MAX_DIMS],
+    const insitu_variable *desc, uint32_t drawn, struct insitu__select_axis axes[INSITU__MAX_DIMS],
     insitu_error *err) {
   const char *label = desc->label ? desc->label : z->path;
 
   for (unsigned d = 0; d < z->ndim; d++) {
-    uint64_t n = (int)d == sample ? 1 : z->shape[d];
+    uint64_t n = drawn >> d & 1 ? 1 : z->shape[d];
     axes[d] = (struct insitu__select_axis){.length = z->shape[d], .chunk = z->chunk[d]};
     insitu_status s = insitu__select_add(&axes[d], (struct insitu__select_run){0, 1, n}, err);
     if (s) return s;
@@ -23034,7 +23137,7 @@ static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z,
     const insitu_slice *c = &desc->slices[i];
     unsigned axis = 0;
     insitu_status s = insitu__geometry_axis(z, c->dim, c->axis, &axis, err);
-    if (!s) s = insitu__geometry_name_axis(z, desc, sample, axis, &axes[axis], err);
+    if (!s) s = insitu__geometry_name_axis(z, desc, drawn, axis, &axes[axis], err);
     if (s) return s;
     int64_t stop = c->stop ? c->stop : (int64_t)z->shape[axis];
     if (c->start < 0 || stop <= c->start || (uint64_t)stop > z->shape[axis])
@@ -23243,7 +23346,7 @@ static int32_t insitu__geometry_channel_shape(const struct insitu__geometry_vari
   int32_t n = 0;
   if (desc->n_steps) shape[n++] = (int64_t)desc->n_steps;
   for (unsigned d = 0; d < a->zarr.ndim; d++)
-    if (d != a->axis && !insitu__geometry_folds(desc, &v->axis[d]))
+    if (!insitu__geometry_is_drawn(a, d) && !insitu__geometry_folds(desc, &v->axis[d]))
       shape[n++] = (int64_t)v->axis[d].n;
   return n;
 }
@@ -23258,7 +23361,7 @@ static insitu_status insitu__geometry_layout(struct insitu__geometry_variable *v
   for (unsigned d = a->zarr.ndim; d-- > 0;) {
     bool folds = insitu__geometry_folds(desc, &v->axis[d]);
     if (folds && v->axis[d].order > folded) folded = v->axis[d].order;
-    if (d == a->axis || folds) continue;
+    if (insitu__geometry_is_drawn(a, d) || folds) continue;
     v->dst_stride[d] = (int64_t)bytes;
     fits = fits && insitu__base_mul(bytes, v->axis[d].n, &bytes);
   }
@@ -23431,7 +23534,8 @@ static void insitu__geometry_spans(
     uint64_t behind = i ? (uint64_t)(sorted[i - 1]->delta - sorted[i]->delta) : UINT64_MAX;
     struct insitu__geometry_span *span = &a->spans[a->n_spans];
 
-    if (behind <= a->list_rows) { /* the anchors of this view go on where the last span's end */
+    bool joins = a->n_drawn == 1 ? behind <= a->list_rows : behind == 0;
+    if (joins) { /* the anchors of this view go on where the last span's end, or are the same */
       span--;
       span->more += behind;
       a->list_entries += behind;
@@ -23476,8 +23580,8 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a) {
 
   for (uint64_t v = a->n_views; v-- > 0;) {
     struct insitu__geometry_view *view = &a->views[v], *next = view + 1;
-    bool joined =
-        v + 1 < a->n_views && view->region == next->region && view->delta + 1 == next->delta;
+    bool joined = a->n_drawn == 1 && v + 1 < a->n_views && view->region == next->region &&
+                  view->delta + 1 == next->delta;
     view->group = 1 + (joined ? next->group : 0);
   }
 
@@ -23577,8 +23681,10 @@ static insitu_status insitu__geometry_slab(
     if (to.bytes) g->devices[g->n_devices++] = to;
   }
 
-  g->indices = at;
-  ok = ok && insitu__base_mul(rows, sizeof(int64_t), &bytes) &&
+  g->indices = g->places = at;
+  if (g->n_axes > 1) g->places += rows * sizeof(int64_t);
+  uint64_t numbers = g->n_axes > 1 ? 1 + g->n_axes : 1; /* of each row */
+  ok = ok && insitu__base_mul(rows, numbers * sizeof(int64_t), &bytes) &&
        insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 && pinned < PTRDIFF_MAX / 4;
   g->pinned_bytes = insitu__base_ceil_div(pinned, page) * page;
   g->slab_bytes = insitu__base_ceil_div(bytes, page) * page + g->pinned_bytes;
@@ -23680,7 +23786,8 @@ static uint64_t insitu__geometry_hash_variable(
   const char *path = insitu__geometry_path(v);
 
   h = insitu__geometry_hash(h, path, strlen(path));
-  h = insitu__geometry_hash_word(h, g->arrays[to->array].axis);
+  for (unsigned k = 0; k < g->n_axes; k++)
+    h = insitu__geometry_hash_word(h, g->arrays[to->array].drawn[k].axis);
   h = insitu__geometry_hash_word(h, to->n_steps);
   for (uint64_t k = 0; k < to->n_steps; k++)
     h = insitu__geometry_hash_word(h, (uint64_t)insitu__geometry_delta(v, k));
@@ -23688,8 +23795,11 @@ static uint64_t insitu__geometry_hash_variable(
 }
 
 static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loader_desc *desc) {
-  g->hash_geometry =
-      insitu__geometry_hash_word(insitu__geometry_hash_word(0, g->samples), g->chunk);
+  g->hash_geometry = 0;
+  for (unsigned k = 0; k < g->n_axes; k++) {
+    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->axes[k].samples);
+    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->axes[k].chunk);
+  }
   g->hash_variables = insitu__geometry_hash_word(0, g->n_variables);
   for (uint64_t i = 0; i < g->n_variables; i++)
     g->hash_variables =
@@ -23792,6 +23902,33 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
   return INSITU_OK;
 }
 
+/* The draw space, from the arrays, which must agree on it. */
+static insitu_status insitu__geometry_axes(
+    struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
+  for (unsigned k = 0; k < g->n_axes; k++) {
+    const struct insitu__geometry_array *first = &g->arrays[0];
+    struct insitu__geometry_axis *axis = &g->axes[k];
+    axis->samples = first->zarr.shape[first->drawn[k].axis];
+
+    for (uint64_t i = 0; i < g->n_arrays; i++) {
+      const struct insitu__geometry_array *a = &g->arrays[i];
+      uint64_t samples = a->zarr.shape[a->drawn[k].axis];
+      if (samples != axis->samples)
+        return insitu__error_set(err, INSITU_E_SHAPE,
+            "open: array %s has %" PRIu64 " samples and array %s has %" PRIu64
+            "; variables of one loader need sample axes of one length: check %s, or leave one of "
+            "the arrays out",
+            first->zarr.path, axis->samples, a->zarr.path, samples,
+            desc->n_axes ? "axes" : "sample_dim and sample_axis");
+      axis->chunk = insitu__base_max(axis->chunk, a->drawn[k].rows);
+    }
+  }
+
+  g->samples = g->axes[g->along].samples;
+  g->chunk = g->axes[g->along].chunk;
+  return INSITU_OK;
+}
+
 /* Opens the arrays of the variables, each distinct path once. */
 static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
     const insitu_loader_desc *desc, struct insitu__source *source, insitu_error *err) {
@@ -23803,6 +23940,8 @@ static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
 
+  g->n_axes = desc->n_axes ? (unsigned)desc->n_axes : 1;
+  g->along = (unsigned)desc->split_axis;
   for (uint64_t i = 0; i < n; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
     const char *path = insitu__geometry_path(&desc->variables[i]);
@@ -23817,22 +23956,11 @@ static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
     v->array = (uint32_t)g->n_arrays++;
     struct insitu__geometry_array *a = &g->arrays[v->array];
     insitu_status s = insitu__source_array_await(source, path, &a->zarr, err);
-    if (!s) s = insitu__geometry_array_init(a, desc, err);
+    if (!s) s = insitu__geometry_array_init(a, g, desc, err);
     if (s) return s;
   }
 
-  g->samples = g->arrays[0].samples;
-  for (uint64_t i = 0; i < g->n_arrays; i++) {
-    if (g->arrays[i].samples != g->samples)
-      return insitu__error_set(err, INSITU_E_SHAPE,
-          "open: array %s has %" PRIu64 " samples and array %s has %" PRIu64 "; variables of one "
-          "loader need sample axes of one length: check sample_dim and sample_axis, or leave one "
-          "of the arrays out",
-          g->arrays[0].zarr.path, g->samples, g->arrays[i].zarr.path, g->arrays[i].samples);
-    g->chunk = insitu__base_max(g->chunk, g->arrays[i].rows);
-  }
-
-  return INSITU_OK;
+  return insitu__geometry_axes(g, desc, err);
 }
 
 /* Builds everything but the slab layout from the arrays, and from what the variables select of each
@@ -23909,40 +24037,102 @@ static uint64_t insitu__geometry_next(
 /* ---- from anchors to indexes, and back ---- */
 
 /* How views map anchors to indexes of their arrays is known here, and to the row lists, whose spans
- * insitu__geometry_list made. */
+ * insitu__geometry_list made. An anchor is an index along each axis of the draw space. A view shows
+ * it `delta` further along the axis that steps count along. */
 
 /* The chunk in which a view of the array shows an anchor. */
 static inline uint64_t insitu__geometry_touch(const struct insitu__geometry_array *a,
-    const struct insitu__geometry_view *view, int64_t anchor) {
-  return (uint64_t)(anchor + view->delta) / a->rows;
+    const struct insitu__geometry_view *view, const int64_t *anchor) {
+  uint64_t chunk = 0;
+
+  for (unsigned k = 0; k < a->n_drawn; k++) {
+    const struct insitu__geometry_drawn *drawn = &a->drawn[k];
+    int64_t index = anchor[k] + (k == a->along ? view->delta : 0);
+    chunk = chunk * drawn->chunks + (uint64_t)index / drawn->rows;
+  }
+
+  return chunk;
 }
 
 /* The same; *views: so many views of the group, from this one on, show the anchor in that chunk. */
 static inline uint64_t insitu__geometry_touch_group(const struct insitu__geometry_array *a,
-    const struct insitu__geometry_view *view, int64_t anchor, uint64_t *views) {
+    const struct insitu__geometry_view *view, const int64_t *anchor, uint64_t *views) {
   uint64_t chunk = insitu__geometry_touch(a, view, anchor);
 
-  *views = insitu__base_min(view->group, (chunk + 1) * a->rows - (uint64_t)(anchor + view->delta));
+  *views = 1;
+  if (view->group > 1)
+    *views =
+        insitu__base_min(view->group, (chunk + 1) * a->rows - (uint64_t)(anchor[0] + view->delta));
   return chunk;
 }
 
-/* The anchors at which a view shows one of the indexes [lo, hi). */
+/* The anchors at which a view shows one of the indexes [lo, hi) of the axis of steps. */
 static inline struct insitu__geometry_interval insitu__geometry_anchors(
     const struct insitu__geometry_view *view, int64_t lo, int64_t hi) {
   return (struct insitu__geometry_interval){lo - view->delta, hi - view->delta};
 }
 
-/* The same of the views of a group, from this one on. */
-static inline struct insitu__geometry_interval insitu__geometry_anchors_group(
-    const struct insitu__geometry_view *view, int64_t lo, int64_t hi) {
-  return insitu__geometry_anchors(view, lo - (int64_t)(view->group - 1), hi);
+/* Where a chunk stands in the grid of chunks along the axes of the draw space. */
+static inline void insitu__geometry_chunk_place(
+    const struct insitu__geometry_array *a, uint64_t chunk, uint64_t *place) {
+  for (unsigned k = a->n_drawn; k-- > 0;) {
+    place[k] = k ? chunk % a->drawn[k].chunks : chunk;
+    if (k) chunk /= a->drawn[k].chunks;
+  }
 }
 
-/* The indexes that the views of a group, from this one on, show at the anchors [lo, hi). */
-static inline struct insitu__geometry_interval insitu__geometry_indexes_group(
-    const struct insitu__geometry_view *view, int64_t lo, int64_t hi) {
-  return (struct insitu__geometry_interval){
-      lo + view->delta, hi + view->delta + (int64_t)(view->group - 1)};
+/* Rows of a chunk that lie side by side along the last axis of the draw space. */
+struct insitu__geometry_line {
+  int64_t at[INSITU__MAX_AXES]; /* the first row: its indexes, or the anchor that shows it */
+  uint64_t row, n;              /* number of the first row in the chunk, and how many there are */
+};
+
+/* The line that begins with row `row` of a chunk and ends before row `last`. Returns the row behind
+ * it. */
+static inline uint64_t insitu__geometry_line(const struct insitu__geometry_array *a, uint64_t chunk,
+    uint64_t row, uint64_t last, struct insitu__geometry_line *line) {
+  uint64_t place[INSITU__MAX_AXES], left = row;
+
+  insitu__geometry_chunk_place(a, chunk, place);
+  line->row = row;
+  line->n = last - row;
+  for (unsigned k = a->n_drawn; k-- > 0;) {
+    uint64_t rows = a->drawn[k].rows, within = k ? left % rows : left;
+    if (k == a->n_drawn - 1) line->n = insitu__base_min(line->n, rows - within);
+    line->at[k] = (int64_t)(place[k] * rows + within);
+    if (k) left /= rows;
+  }
+
+  return row + line->n;
+}
+
+/* The same of the anchors at which a view, or a group of them from this one on, shows these rows.
+ * Only where there is one axis are there groups. */
+static inline uint64_t insitu__geometry_anchor_line(const struct insitu__geometry_array *a,
+    const struct insitu__geometry_view *view, uint64_t chunk, uint64_t row, uint64_t last,
+    struct insitu__geometry_line *line) {
+  uint64_t next = insitu__geometry_line(a, chunk, row, last, line);
+
+  line->at[a->along] -= view->delta + (int64_t)(view->group - 1);
+  line->n += view->group - 1;
+  return next;
+}
+
+/* Bytes from the begin of a decoded chunk to a row. */
+static inline uint64_t insitu__geometry_row_offset(
+    const struct insitu__geometry_array *a, uint64_t row) {
+  uint64_t offset = 0;
+
+  if (a->sample_slowest || a->n_drawn == 1) return row * a->row_stride;
+  for (unsigned k = a->n_drawn; k-- > 0; row /= a->drawn[k].rows)
+    offset += row % a->drawn[k].rows * a->stride[a->drawn[k].axis];
+  return offset;
+}
+
+/* Rows of a chunk that may be shown: those of an edge chunk that hang over an only axis are not. */
+static inline uint64_t insitu__geometry_rows(
+    const struct insitu__geometry_array *a, uint64_t chunk) {
+  return a->n_drawn == 1 ? insitu__base_min(a->rows, a->samples - chunk * a->rows) : a->rows;
 }
 
 /* Whether an array before number i has views that show the same indexes as those of array i. */
@@ -24881,27 +25071,67 @@ static void insitu__box_fill(
  * Pure; built on the reactor thread while the loader opens, read-only afterwards. Everything is
  * intervals, so that 10^9 samples cost no more than 100.
  *
- * A part's "range" is what the split gives it; its "segments" are the anchors of the range whose
- * reads all stay inside: every view is asked (insitu__geometry_anchors) for the anchors at which it
- * shows an index inside. A unit is the piece of a segment within one group of unit_rows samples of
- * the archive. */
+ * A part is a product of "lines", one for each axis of the draw space. The split itself cuts one of
+ * them, the axis that steps count along. A part's "range" is what the split gives it there; the
+ * line's "segments" hold the anchors of the range whose reads all stay inside: every view is asked
+ * (insitu__geometry_anchors) for the anchors at which it shows an index inside. A unit of a line is
+ * the piece of a segment within one group of the archive's indexes, and a unit of the part is a
+ * product of units of its lines.
+ *
+ * With one axis, units have the numbers that they have in the line, and short ones are listed. A
+ * product has too many short units for a list. Its units have two kinds of numbers: row-major ones,
+ * in which they come in a sequential epoch, and those of a shuffled epoch, which >>order deals out
+ * by "classes": units that have the same size along each axis follow each other. */
 #define INSITU__SPLIT_PARTS 4 /* train, val, test, all */
+
+/* Units of a line that hold the same number of anchors. */
+struct insitu__split_size {
+  uint64_t rows, units; /* anchors of one; how many units */
+  uint64_t first; /* of its units in insitu__split_line.by_size; not of the most common size */
+};
+
+/* A unit of a line that has not the first of its sizes. */
+struct insitu__split_odd {
+  uint64_t unit, size, number; /* its number among the units of that size */
+};
+
+/* The anchors of a part along one axis. */
+struct insitu__split_line {
+  /* ascending and disjoint: a growing array of >>array. The first index and the last one of each
+   * are anchors. */
+  struct insitu__geometry_interval *segments;
+  uint64_t *unit_first, *anchor_first; /* of each segment: how many of the line come before it */
+  uint64_t units, anchors;
+  uint64_t most;   /* anchors that a unit holds at most */
+  uint64_t group;  /* indexes of a group */
+  uint64_t stride; /* from anchor to anchor */
+  /* Of a part with several lines: sizes of units, and the units that have not the first of them, by
+   * their number (odd) and by size (by_size: numbers). Growing arrays. */
+  struct insitu__split_size *sizes;
+  struct insitu__split_odd *odd;
+  uint64_t *by_size;
+};
 
 /* Its lists of intervals are ascending and disjoint: growing arrays of >>array. */
 struct insitu__split_part {
   /* reference chunks, before sub-range and gap: what a manifest holds */
   struct insitu__geometry_interval *chunks;
-  struct insitu__geometry_interval *range, *segments;
-  uint64_t *unit_first, *anchor_first; /* of each segment: how many of the part come before it */
-  uint64_t units, anchors, dropped;    /* dropped: anchors of range that are in no segment */
+  struct insitu__geometry_interval *range;
+  struct insitu__split_line line[INSITU__MAX_AXES];
+  unsigned n_lines;
+  uint64_t units, anchors, dropped; /* dropped: anchors of range that are in no segment */
+  uint64_t unit_rows;               /* anchors that a unit holds at most */
   struct insitu__order_irregular *irregular;
   uint64_t n_irregular;
+  uint64_t *classes;     /* of several lines, in pairs: units, and anchors of one */
+  uint64_t *class_first; /* the number of each class's first unit */
+  uint64_t n_classes;
 };
 
 struct insitu__split {
   struct insitu__split_part part[INSITU__SPLIT_PARTS];
-  uint64_t unit_rows;
-  bool by_chunks; /* decided by chunks: can be saved as a manifest */
+  uint64_t unit_rows; /* indexes of a group of the axis that steps count along */
+  bool by_chunks;     /* decided by chunks: can be saved as a manifest */
   uint64_t hash;
 };
 
@@ -24948,23 +25178,23 @@ static bool insitu__split_meet(struct insitu__geometry_interval **into,
   return true;
 }
 
-/* How many samples a list's intervals hold together. */
-static uint64_t insitu__split_total(const struct insitu__geometry_interval *list) {
-  uint64_t n = 0;
-
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++) n += (uint64_t)(list[i].hi - list[i].lo);
-  return n;
-}
-
 static void insitu__split_free(struct insitu__split *s) {
   for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
     struct insitu__split_part *q = &s->part[p];
+    for (unsigned k = 0; k < q->n_lines; k++) {
+      struct insitu__split_line *line = &q->line[k];
+      INSITU__ARRAY_FREE(line->segments);
+      INSITU__ARRAY_FREE(line->sizes);
+      INSITU__ARRAY_FREE(line->odd);
+      insitu__mem_free(line->unit_first);
+      insitu__mem_free(line->anchor_first);
+      insitu__mem_free(line->by_size);
+    }
     INSITU__ARRAY_FREE(q->chunks);
     INSITU__ARRAY_FREE(q->range);
-    INSITU__ARRAY_FREE(q->segments);
     INSITU__ARRAY_FREE(q->irregular);
-    insitu__mem_free(q->unit_first);
-    insitu__mem_free(q->anchor_first);
+    insitu__mem_free(q->classes);
+    insitu__mem_free(q->class_first);
   }
 
   memset(s, 0, sizeof *s);
@@ -25201,48 +25431,306 @@ static bool insitu__split_gap(struct insitu__split *s, int64_t gap) {
   return ok;
 }
 
-/* Segments, units and short units of one part. inside: where reads may go. A sample with several
- * reads may have them in different intervals of `inside`, so each view narrows the segments by
- * itself. Each takes time by the number of intervals, never of samples. False: no memory. */
+/* ---- lines: anchors along one axis, and their units ---- */
+
+/* Anchors among the indexes [lo, hi), of which lo is one. */
+static inline uint64_t insitu__split_count(
+    const struct insitu__split_line *line, int64_t lo, int64_t hi) {
+  uint64_t n = (uint64_t)(hi - lo);
+  return line->stride == 1 ? n : insitu__base_ceil_div(n, line->stride);
+}
+
+/* The first anchor at index lo or behind it. base: an anchor that is not behind lo. */
+static inline int64_t insitu__split_anchor_from(
+    const struct insitu__split_line *line, int64_t base, int64_t lo) {
+  return base + (int64_t)(insitu__split_count(line, base, lo) * line->stride);
+}
+
+/* A unit of a line. */
+struct insitu__split_piece {
+  int64_t lo, hi;  /* its first anchor, and one past its last */
+  uint64_t n;      /* anchors */
+  uint64_t before; /* anchors of the line before it */
+};
+
+/* The unit in group number `group` of the archive's indexes, of a segment that reaches into it. */
+static struct insitu__split_piece insitu__split_piece(
+    const struct insitu__split_line *line, uint64_t segment, uint64_t group) {
+  struct insitu__geometry_interval in = line->segments[segment];
+  int64_t begin = (int64_t)(group * line->group), end = begin + (int64_t)line->group;
+  struct insitu__split_piece u = {.lo = in.lo, .hi = in.hi};
+
+  if (begin > in.lo) u.lo = insitu__split_anchor_from(line, in.lo, begin);
+  if (end < in.hi) u.hi = end;
+  u.n = insitu__split_count(line, u.lo, u.hi);
+  u.hi = u.lo + (int64_t)((u.n - 1) * line->stride) + 1;
+  u.before = line->anchor_first[segment] + insitu__split_count(line, in.lo, u.lo);
+  return u;
+}
+
+/* The last entry of an ascending list, whose first entry is 0, that is at most `number`. */
+static uint64_t insitu__split_last(const uint64_t *list, uint64_t n, uint64_t number) {
+  uint64_t i = 0;
+
+  while (n - i > 1) {
+    uint64_t mid = i + (n - i) / 2;
+    if (list[mid] <= number) i = mid;
+    else n = mid;
+  }
+
+  return i;
+}
+
+/* A unit by its number in the line. */
+static struct insitu__split_piece insitu__split_line_unit(
+    const struct insitu__split_line *line, uint64_t unit) {
+  uint64_t i = insitu__split_last(line->unit_first, INSITU__ARRAY_LEN(line->segments), unit);
+  uint64_t first = (uint64_t)line->segments[i].lo / line->group;
+  return insitu__split_piece(line, i, first + (unit - line->unit_first[i]));
+}
+
+/* The unit that holds anchor number x of the line. */
+static uint64_t insitu__split_line_nth(const struct insitu__split_line *line, uint64_t x) {
+  uint64_t i = insitu__split_last(line->anchor_first, INSITU__ARRAY_LEN(line->segments), x);
+  uint64_t lo = (uint64_t)line->segments[i].lo,
+           at = lo + (x - line->anchor_first[i]) * line->stride;
+  return line->unit_first[i] + (at / line->group - lo / line->group);
+}
+
+/* Makes the segments begin and end with anchors. base: an anchor before all of them. */
+static bool insitu__split_line_trim(struct insitu__split_line *line, int64_t base) {
+  struct insitu__geometry_interval *trimmed = NULL;
+  bool ok = true;
+
+  if (line->stride == 1) return true;
+  for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(line->segments); i++) {
+    struct insitu__geometry_interval in = line->segments[i];
+    in.lo = insitu__split_anchor_from(line, base, in.lo);
+    if (in.lo >= in.hi) continue;
+    in.hi = in.lo + (int64_t)((insitu__split_count(line, in.lo, in.hi) - 1) * line->stride) + 1;
+    ok = insitu__split_add(&trimmed, in);
+  }
+
+  INSITU__ARRAY_FREE(line->segments);
+  line->segments = trimmed;
+  return ok;
+}
+
+/* Counts units and anchors of a line whose segments are known. False: no memory. */
+static bool insitu__split_line_units(struct insitu__split_line *line) {
+  uint64_t n = INSITU__ARRAY_LEN(line->segments);
+
+  line->unit_first = (uint64_t *)insitu__mem_alloc(n, sizeof *line->unit_first);
+  line->anchor_first = (uint64_t *)insitu__mem_alloc(n, sizeof *line->anchor_first);
+  if (!line->unit_first || !line->anchor_first) return false;
+  for (uint64_t i = 0; i < n; i++) {
+    struct insitu__geometry_interval in = line->segments[i];
+    line->unit_first[i] = line->units;
+    line->anchor_first[i] = line->anchors;
+    line->units += (uint64_t)(in.hi - 1) / line->group - (uint64_t)in.lo / line->group + 1;
+    line->anchors += insitu__split_count(line, in.lo, in.hi);
+  }
+
+  return true;
+}
+
+/* Calls back for each unit of a segment that may hold less than line->most anchors: where every
+ * group has as many anchors, only the first and the last unit. False: the callback says so. */
+static bool insitu__split_line_short(const struct insitu__split_line *line, uint64_t segment,
+    bool (*found)(void *user, uint64_t unit, uint64_t rows), void *user) {
+  struct insitu__geometry_interval in = line->segments[segment];
+  uint64_t first = (uint64_t)in.lo / line->group, last = (uint64_t)(in.hi - 1) / line->group;
+  bool even = line->group % line->stride == 0;
+
+  for (uint64_t group = first; group <= last; group++) {
+    uint64_t n = insitu__split_piece(line, segment, group).n;
+    uint64_t unit = line->unit_first[segment] + (group - first);
+    if (n < line->most && !found(user, unit, n)) return false;
+    if (even && group < last) group = insitu__base_max(group, last - 1);
+  }
+
+  return true;
+}
+
+/* Lists a short unit of a part with one line. */
+static bool insitu__split_irregular(void *user, uint64_t unit, uint64_t rows) {
+  struct insitu__split_part *p = (struct insitu__split_part *)user;
+  struct insitu__order_irregular entry = {unit, rows};
+  return INSITU__ARRAY_PUSH(p->irregular, entry);
+}
+
+/* Lists a short unit of one of several lines; `size` is how many anchors it holds, for now. */
+static bool insitu__split_odd(void *user, uint64_t unit, uint64_t rows) {
+  struct insitu__split_line *line = (struct insitu__split_line *)user;
+  struct insitu__split_odd entry = {.unit = unit, .size = rows};
+  return INSITU__ARRAY_PUSH(line->odd, entry);
+}
+
+/* The number of a size in the line's list; a new one is added. UINT64_MAX: no memory. */
+static uint64_t insitu__split_size(struct insitu__split_line *line, uint64_t rows) {
+  uint64_t n = INSITU__ARRAY_LEN(line->sizes);
+  struct insitu__split_size one = {.rows = rows};
+
+  for (uint64_t i = 0; i < n; i++)
+    if (line->sizes[i].rows == rows) return i;
+  return INSITU__ARRAY_PUSH(line->sizes, one) ? n : UINT64_MAX;
+}
+
+/* Sizes of units of one of several lines: the largest first, then in the order of their first
+ * units. False: no memory. */
+static bool insitu__split_line_sizes(struct insitu__split_line *line) {
+  uint64_t n = INSITU__ARRAY_LEN(line->odd), largest = 0, at = 0;
+
+  if (n < line->units) largest = line->most;
+  for (uint64_t i = 0; i < n; i++) largest = insitu__base_max(largest, line->odd[i].size);
+  line->most = largest;
+  if (insitu__split_size(line, largest) == UINT64_MAX) return false;
+  line->sizes[0].units = line->units - n;
+  line->by_size = (uint64_t *)insitu__mem_alloc(n, sizeof *line->by_size);
+  if (!line->by_size) return false;
+
+  struct insitu__split_odd *odd = NULL; /* without those that are of the largest size after all */
+  bool ok = true;
+  for (uint64_t i = 0; ok && i < n; i++) {
+    struct insitu__split_odd one = line->odd[i];
+    one.size = insitu__split_size(line, one.size);
+    ok = one.size != UINT64_MAX;
+    if (ok) one.number = line->sizes[one.size].units++;
+    if (ok && one.size) ok = INSITU__ARRAY_PUSH(odd, one);
+  }
+
+  INSITU__ARRAY_FREE(line->odd);
+  line->odd = odd;
+  for (uint64_t i = 1; i < INSITU__ARRAY_LEN(line->sizes); i++) {
+    line->sizes[i].first = at;
+    at += line->sizes[i].units;
+  }
+  for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(odd); i++)
+    line->by_size[line->sizes[odd[i].size].first + odd[i].number] = odd[i].unit;
+  return ok;
+}
+
+/* The i-th unit of a size. Those of the first size are all that are not odd. */
+static uint64_t insitu__split_of_size(
+    const struct insitu__split_line *line, uint64_t size, uint64_t i) {
+  if (size) return line->by_size[line->sizes[size].first + i];
+  uint64_t lo = 0, hi = INSITU__ARRAY_LEN(line->odd);
+
+  while (lo < hi) { /* lo becomes the number of odd units before the one that is looked for */
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (line->odd[mid].unit - mid <= i) lo = mid + 1;
+    else hi = mid;
+  }
+
+  return i + lo;
+}
+
+/* The size of a unit of a line, and its number among the units of that size. */
+static uint64_t insitu__split_size_of(
+    const struct insitu__split_line *line, uint64_t unit, uint64_t *number) {
+  uint64_t lo = 0, n = INSITU__ARRAY_LEN(line->odd), hi = n;
+
+  while (lo < hi) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if (line->odd[mid].unit < unit) lo = mid + 1;
+    else hi = mid;
+  }
+
+  bool odd = lo < n && line->odd[lo].unit == unit;
+  *number = odd ? line->odd[lo].number : unit - lo;
+  return odd ? line->odd[lo].size : 0;
+}
+
+/* ---- parts: products of lines ---- */
+
+/* The classes of units of a part with several lines: one for each choice of a size along each
+ * line. */
+static insitu_status insitu__split_classes(struct insitu__split_part *p, insitu_error *err) {
+  p->n_classes = 1;
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    uint64_t sizes = INSITU__ARRAY_LEN(p->line[k].sizes);
+    p->n_classes = insitu__base_min(p->n_classes * sizes, INSITU__MAX_CLASSES + 1);
+  }
+
+  if (p->n_classes > INSITU__MAX_CLASSES)
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open: units along the axes have so many different lengths that they make more than %d "
+        "classes; use a contiguous split, a larger unit_chunks, or a stride that divides chunks",
+        INSITU__MAX_CLASSES);
+  p->classes = (uint64_t *)insitu__mem_alloc(2 * p->n_classes, sizeof *p->classes);
+  p->class_first = (uint64_t *)insitu__mem_alloc(p->n_classes, sizeof *p->class_first);
+  if (!p->classes || !p->class_first)
+    return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+
+  uint64_t units = 0;
+  for (uint64_t c = 0; c < p->n_classes; c++) {
+    uint64_t rest = c, n = 1, rows = 1;
+    for (unsigned k = p->n_lines; k-- > 0;) {
+      uint64_t sizes = INSITU__ARRAY_LEN(p->line[k].sizes);
+      n *= p->line[k].sizes[rest % sizes].units;
+      rows *= p->line[k].sizes[rest % sizes].rows;
+      rest /= sizes;
+    }
+    p->classes[2 * c] = n;
+    p->classes[2 * c + 1] = rows;
+    p->class_first[c] = units;
+    units += n;
+  }
+
+  return INSITU_OK;
+}
+
+/* Makes a part out of its lines, whose segments are known. */
+static insitu_status insitu__split_product(struct insitu__split_part *p, insitu_error *err) {
+  bool ok = true, fits = true;
+  p->units = p->anchors = p->unit_rows = 1;
+
+  for (unsigned k = 0; ok && k < p->n_lines; k++) {
+    struct insitu__split_line *line = &p->line[k];
+    bool only = p->n_lines == 1;
+    line->most = insitu__base_ceil_div(line->group, line->stride);
+    ok = insitu__split_line_units(line);
+    for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(line->segments); i++)
+      ok = insitu__split_line_short(line, i, only ? insitu__split_irregular : insitu__split_odd,
+          only ? (void *)p : (void *)line);
+    if (ok && !only && line->units) ok = insitu__split_line_sizes(line);
+    fits = fits && insitu__base_mul(p->units, line->units, &p->units) &&
+           insitu__base_mul(p->anchors, line->anchors, &p->anchors) &&
+           insitu__base_mul(p->unit_rows, line->most, &p->unit_rows);
+  }
+
+  if (!ok)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
+  if (!fits)
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open: the axes make more than 2^64 samples; draw along fewer axes, or give ranges");
+  p->n_irregular = INSITU__ARRAY_LEN(p->irregular);
+  return p->n_lines > 1 && p->units ? insitu__split_classes(p, err) : INSITU_OK;
+}
+
+/* The anchors of one part along the axis that steps count along. inside: where reads may go. A
+ * sample with several reads may have them in different intervals of `inside`, so each view narrows
+ * the segments by itself. Each takes time by the number of intervals, never of samples. False: no
+ * memory. */
 static bool insitu__split_cut(struct insitu__split_part *p,
-    const struct insitu__geometry_interval *inside, const struct insitu__geometry *g,
-    uint64_t unit_rows) {
-  if (!insitu__split_meet(&p->segments, p->range, p->range, NULL)) return false; /* a copy */
+    const struct insitu__geometry_interval *inside, const struct insitu__geometry *g) {
+  struct insitu__split_line *line = &p->line[g->along];
+
+  if (!insitu__split_meet(&line->segments, p->range, p->range, NULL)) return false; /* a copy */
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     if (insitu__geometry_again(g, i)) continue; /* it would narrow nothing */
     for (uint64_t v = 0; v < a->n_views; v++) {
       struct insitu__geometry_interval *narrower = NULL;
       if (a->views[v].again) continue; /* nor would this */
-      bool ok = insitu__split_meet(&narrower, p->segments, inside, &a->views[v]);
-      INSITU__ARRAY_FREE(p->segments);
-      p->segments = narrower;
+      bool ok = insitu__split_meet(&narrower, line->segments, inside, &a->views[v]);
+      INSITU__ARRAY_FREE(line->segments);
+      line->segments = narrower;
       if (!ok) return false;
     }
   }
 
-  uint64_t n = INSITU__ARRAY_LEN(p->segments);
-  p->unit_first = (uint64_t *)insitu__mem_alloc(n, sizeof *p->unit_first);
-  p->anchor_first = (uint64_t *)insitu__mem_alloc(n, sizeof *p->anchor_first);
-  if (!p->unit_first || !p->anchor_first) return false;
-  for (uint64_t i = 0; i < n; i++) {
-    uint64_t lo = (uint64_t)p->segments[i].lo, hi = (uint64_t)p->segments[i].hi,
-             first = lo / unit_rows, last = (hi - 1) / unit_rows;
-    p->unit_first[i] = p->units;
-    p->anchor_first[i] = p->anchors;
-    /* only the first and the last unit can be short */
-    struct insitu__order_irregular head = {
-        p->units, insitu__base_min(hi, (first + 1) * unit_rows) - lo};
-    struct insitu__order_irregular tail = {p->units + last - first, hi - last * unit_rows};
-    if (head.rows < unit_rows && !INSITU__ARRAY_PUSH(p->irregular, head)) return false;
-    if (last > first && tail.rows < unit_rows && !INSITU__ARRAY_PUSH(p->irregular, tail))
-      return false;
-    p->units += last - first + 1;
-    p->anchors += hi - lo;
-  }
-
-  p->n_irregular = INSITU__ARRAY_LEN(p->irregular);
-  p->dropped = insitu__split_total(p->range) - p->anchors;
   return true;
 }
 
@@ -25252,32 +25740,92 @@ static bool insitu__split_cut(struct insitu__split_part *p,
 static void insitu__split_hash(struct insitu__split *s) {
   s->hash = 0;
   for (uint64_t p = 0; p < INSITU__SPLIT_PARTS; p++) {
-    const struct insitu__geometry_interval *list = s->part[p].segments;
-    s->hash = insitu__order_mix(insitu__order_mix(s->hash ^ p) ^ INSITU__ARRAY_LEN(list));
-    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
-      s->hash = insitu__order_mix(
-          insitu__order_mix(s->hash ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
+    for (unsigned k = 0; k < s->part[p].n_lines; k++) {
+      const struct insitu__split_line *line = &s->part[p].line[k];
+      const struct insitu__geometry_interval *list = line->segments;
+      s->hash = insitu__order_mix(insitu__order_mix(s->hash ^ p) ^ INSITU__ARRAY_LEN(list));
+      if (line->stride > 1) s->hash = insitu__order_mix(s->hash ^ line->stride);
+      for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
+        s->hash = insitu__order_mix(
+            insitu__order_mix(s->hash ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
+    }
   }
+}
+
+/* Anchors of the part as if no read left its range. base: an anchor before all of them. */
+static uint64_t insitu__split_anchors_of(
+    const struct insitu__split_part *p, const struct insitu__geometry *g, int64_t base) {
+  const struct insitu__split_line *along = &p->line[g->along];
+  uint64_t n = 0;
+
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(p->range); i++)
+    n += insitu__split_count(along, base, p->range[i].hi) -
+         insitu__split_count(along, base, p->range[i].lo);
+  for (unsigned k = 0; k < p->n_lines; k++)
+    if (k != g->along) n *= p->line[k].anchors;
+  return n;
+}
+
+/* Which indexes of axis number k of the draw space take part, and every how many. */
+static insitu_status insitu__split_base(const insitu_loader_desc *desc,
+    const struct insitu__geometry *g, unsigned k, struct insitu__geometry_interval *base,
+    uint64_t *stride, insitu_error *err) {
+  const insitu_axis *axis = desc->n_axes ? &desc->axes[k] : NULL;
+  int64_t end = (int64_t)g->axes[k].samples, stop = axis ? axis->stop : desc->sample_stop;
+
+  base->lo = axis ? axis->start : desc->sample_start;
+  base->hi = stop ? stop : end;
+  *stride = axis && axis->stride ? axis->stride : 1;
+  if (base->lo >= 0 && base->hi <= end && base->hi > base->lo) return INSITU_OK;
+  if (axis)
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open: indexes [%" PRId64 ", %" PRId64 ") are none of the %" PRId64
+        " that axis %u of axes has in the archive; correct its start and stop",
+        base->lo, base->hi, end, k);
+  return insitu__error_set(err, INSITU_E_SPLIT,
+      "open: samples [%" PRId64 ", %" PRId64 ") are none of the archive's %" PRIu64
+      "; correct sample_start and sample_stop, or give dates as sample_from and sample_to",
+      base->lo, base->hi, g->samples);
+}
+
+/* Begins the lines of all parts. Those of axes that the split does not cut are known then. *base
+ * becomes what takes part of the axis that it does cut. */
+static insitu_status insitu__split_lines(struct insitu__split *s, const insitu_loader_desc *desc,
+    const struct insitu__geometry *g, struct insitu__geometry_interval *base, insitu_error *err) {
+  for (unsigned k = 0; k < g->n_axes; k++) {
+    struct insitu__geometry_interval in;
+    uint64_t stride, group = k == g->along ? s->unit_rows : g->axes[k].chunk;
+    insitu_status status = insitu__split_base(desc, g, k, &in, &stride, err);
+    if (status) return status;
+    if (k == g->along) *base = in;
+    if (stride > group) group *= insitu__base_ceil_div(stride, group); /* none without an anchor */
+
+    for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
+      struct insitu__split_line *line = &s->part[p].line[k];
+      s->part[p].n_lines = k + 1;
+      line->stride = stride;
+      line->group = group;
+      if (k == g->along) continue;
+      if (!insitu__split_add(&line->segments, in) || !insitu__split_line_trim(line, in.lo))
+        return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+    }
+  }
+
+  return INSITU_OK;
 }
 
 /* Everything from the desc. manifest: its text, or NULL. */
 static insitu_status insitu__split_init(struct insitu__split *s, const insitu_loader_desc *desc,
     const char *manifest, uint64_t manifest_bytes, const struct insitu__geometry *g,
     insitu_error *err) {
-  struct insitu__geometry_interval archive = {0, (int64_t)g->samples};
-  struct insitu__geometry_interval base = {
-      desc->sample_start, desc->sample_stop ? desc->sample_stop : archive.hi};
+  struct insitu__geometry_interval archive = {0, (int64_t)g->samples}, base;
+  s->unit_rows = g->chunk * desc->unit_chunks;
+  insitu_status status = insitu__split_lines(s, desc, g, &base, err);
+  if (status) return status;
 
-  if (base.lo < 0 || base.hi > archive.hi || base.hi <= base.lo)
-    return insitu__error_set(err, INSITU_E_SPLIT,
-        "open: samples [%" PRId64 ", %" PRId64 ") are none of the archive's %" PRIu64
-        "; correct sample_start and sample_stop, or give dates as sample_from and sample_to",
-        base.lo, base.hi, g->samples);
   bool exact = false;
   for (int p = 0; p < 3; p++) exact = exact || desc->split[p].start || desc->split[p].stop;
   s->by_chunks = manifest || !exact;
-  s->unit_rows = g->chunk * desc->unit_chunks;
-  insitu_status status;
   if (manifest)
     status = insitu__split_from_manifest(s, desc->manifest, manifest, manifest_bytes, g, err);
   else if (exact) status = insitu__split_exact(s, desc, base, err);
@@ -25288,59 +25836,242 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
   bool ok = (!s->by_chunks || insitu__split_ranges(s, base, g->chunk)) &&
             insitu__split_add(&s->part[INSITU_ALL].range, base) &&
             insitu__split_gap(s, (int64_t)desc->split_gap) && insitu__split_add(&all, archive);
-  for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++)
-    ok =
-        insitu__split_cut(&s->part[p], desc->split_spill ? all : s->part[p].range, g, s->unit_rows);
+  for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++) {
+    struct insitu__split_part *q = &s->part[p];
+    ok = insitu__split_cut(q, desc->split_spill ? all : q->range, g) &&
+         insitu__split_line_trim(&q->line[g->along], base.lo);
+  }
   INSITU__ARRAY_FREE(all);
   if (!ok)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
+
+  for (int p = 0; !status && p < INSITU__SPLIT_PARTS; p++) {
+    struct insitu__split_part *q = &s->part[p];
+    status = insitu__split_product(q, err);
+    if (!status) q->dropped = insitu__split_anchors_of(q, g, base.lo) - q->anchors;
+  }
   insitu__split_hash(s);
-  return INSITU_OK;
+  return status;
 }
 
-/* First anchor of a unit; its others follow. A segment's first unit begins where the segment does,
- * the others where a group of unit_rows samples does. */
-static int64_t insitu__split_unit_anchor(
-    const struct insitu__split *s, const struct insitu__split_part *p, uint64_t unit) {
-  uint64_t i = 0, end = INSITU__ARRAY_LEN(p->segments);
+/* ---- from units to anchors, and back ---- */
 
-  while (end - i > 1) { /* i becomes the segment that holds the unit */
-    uint64_t mid = i + (end - i) / 2;
-    if (p->unit_first[mid] <= unit) i = mid;
-    else end = mid;
+/* Unit numbers along the lines, of a unit of the part. shuffled: by what kind of number it is named
+ * where there are several lines. */
+static void insitu__split_unit_lines(
+    const struct insitu__split_part *p, bool shuffled, uint64_t unit, uint64_t *units) {
+  uint64_t class = 0;
+
+  if (p->n_lines == 1) {
+    units[0] = unit;
+    return;
+  }
+  if (shuffled) {
+    class = insitu__split_last(p->class_first, p->n_classes, unit);
+    unit -= p->class_first[class];
+  }
+  for (unsigned k = p->n_lines; k-- > 0;) {
+    const struct insitu__split_line *line = &p->line[k];
+    uint64_t sizes = INSITU__ARRAY_LEN(line->sizes), size = class % sizes;
+    uint64_t n = shuffled ? line->sizes[size].units : line->units;
+    units[k] = shuffled ? insitu__split_of_size(line, size, unit % n) : unit % n;
+    class /= sizes;
+    unit /= n;
+  }
+}
+
+/* The number of the unit of the part that is the product of these units of its lines. */
+static uint64_t insitu__split_unit_number(
+    const struct insitu__split_part *p, bool shuffled, const uint64_t *units) {
+  uint64_t class = 0, unit = 0;
+
+  if (p->n_lines == 1) return units[0];
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    const struct insitu__split_line *line = &p->line[k];
+    uint64_t number = units[k], size = 0, n = line->units;
+    if (shuffled) {
+      size = insitu__split_size_of(line, units[k], &number);
+      n = line->sizes[size].units;
+    }
+    class = class * INSITU__ARRAY_LEN(line->sizes) + size;
+    unit = unit * n + number;
   }
 
-  uint64_t lo = (uint64_t)p->segments[i].lo;
-  return (int64_t)insitu__base_max(
-      lo, (lo / s->unit_rows + unit - p->unit_first[i]) * s->unit_rows);
+  return shuffled ? p->class_first[class] + unit : unit;
 }
 
+/* How many anchors of the part come before a unit in row-major order. */
+static uint64_t insitu__split_before(const struct insitu__split_part *p, const uint64_t *units) {
+  uint64_t sum = 0, inside = 1, behind = p->anchors;
+
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    struct insitu__split_piece u = insitu__split_line_unit(&p->line[k], units[k]);
+    behind /= p->line[k].anchors;
+    sum += u.before * inside * behind;
+    inside *= u.n;
+  }
+
+  return sum;
+}
+
+/* For an order of a sequential epoch: the first anchor, in row-major order of units, of the unit
+ * with that row-major number. */
+static uint64_t insitu__split_unit_begin(const void *part, uint64_t unit) {
+  const struct insitu__split_part *p = (const struct insitu__split_part *)part;
+  uint64_t units[INSITU__MAX_AXES];
+
+  if (unit >= p->units) return p->anchors;
+  insitu__split_unit_lines(p, false, unit, units);
+  return insitu__split_before(p, units);
+}
+
+/* The same backwards: the unit that holds an anchor. */
+static uint64_t insitu__split_unit_of(const void *part, uint64_t anchor) {
+  const struct insitu__split_part *p = (const struct insitu__split_part *)part;
+  uint64_t units[INSITU__MAX_AXES], inside = 1, behind = p->anchors;
+
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    behind /= p->line[k].anchors;
+    units[k] = insitu__split_line_nth(&p->line[k], anchor / (inside * behind));
+    struct insitu__split_piece u = insitu__split_line_unit(&p->line[k], units[k]);
+    anchor -= u.before * inside * behind;
+    inside *= u.n;
+  }
+
+  return insitu__split_unit_number(p, false, units);
+}
+
+/* In a sequential epoch units stand in the order of their numbers. */
+static uint64_t insitu__split_same(const void *part, uint64_t unit) {
+  (void)part;
+  return unit;
+}
+
+/* Anchors that units share along each line; or, with `none`, indexes at which there are none. */
 struct insitu__split_unit {
-  uint64_t unit, segment;
-  int64_t lo, hi; /* its anchors; or, with unit UINT64_MAX, anchors that belong to none */
+  bool none;
+  uint64_t unit[INSITU__MAX_AXES];                    /* of the lines */
+  int64_t lo[INSITU__MAX_AXES], hi[INSITU__MAX_AXES]; /* first anchor, one past the last */
+  uint64_t n[INSITU__MAX_AXES];                       /* anchors along each line */
 };
 
-/* The unit that holds an anchor, or the hole around it. */
-static struct insitu__split_unit insitu__split_find(
-    const struct insitu__split *s, const struct insitu__split_part *p, int64_t anchor) {
-  uint64_t lo = 0, hi = INSITU__ARRAY_LEN(p->segments), n = hi;
+/* A unit by its number. */
+static void insitu__split_unit_at(const struct insitu__split_part *p, bool shuffled, uint64_t unit,
+    struct insitu__split_unit *u) {
+  insitu__split_unit_lines(p, shuffled, unit, u->unit);
+  u->none = false;
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    struct insitu__split_piece piece = insitu__split_line_unit(&p->line[k], u->unit[k]);
+    u->lo[k] = piece.lo;
+    u->hi[k] = piece.hi;
+    u->n[k] = piece.n;
+  }
+}
 
-  while (lo < hi) { /* the first segment that ends beyond anchor */
+/* The anchor that has number `within` in a unit. */
+static inline void insitu__split_anchor(const struct insitu__split_part *p,
+    const struct insitu__split_unit *u, uint64_t within, int64_t *anchor) {
+  for (unsigned k = p->n_lines; k-- > 0;) {
+    uint64_t at = k ? within % u->n[k] : within;
+    anchor[k] = u->lo[k] + (int64_t)(at * p->line[k].stride);
+    if (k) within /= u->n[k];
+  }
+}
+
+/* The number in a unit of its anchor, or of the first one behind an index along the last line. */
+static inline uint64_t insitu__split_within(
+    const struct insitu__split_part *p, const struct insitu__split_unit *u, const int64_t *anchor) {
+  uint64_t within = 0;
+
+  for (unsigned k = 0; k < p->n_lines; k++)
+    within = within * u->n[k] + insitu__split_count(&p->line[k], u->lo[k], anchor[k]);
+  return within;
+}
+
+/* From an index along the last line to the unit's first anchor at it or behind it. */
+static inline uint64_t insitu__split_skip(
+    const struct insitu__split_part *p, const struct insitu__split_unit *u, int64_t index) {
+  unsigned last = p->n_lines - 1;
+  uint64_t stride = p->line[last].stride;
+  if (stride == 1) return 0;
+  return (uint64_t)(insitu__split_anchor_from(&p->line[last], u->lo[last], index) - index);
+}
+
+/* Whether u is the answer for a place: a line of indexes along the last axis begins there. Indexes
+ * that a stride leaves out lie in no unit; on the last axis they lie in one, since a line goes on
+ * with anchors. */
+static inline bool insitu__split_unit_holds(
+    const struct insitu__split_part *p, const struct insitu__split_unit *u, const int64_t *place) {
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    uint64_t stride = p->line[k].stride;
+    if (place[k] < u->lo[k] || place[k] >= u->hi[k]) return false;
+    if (stride == 1 || u->none || k == p->n_lines - 1) continue;
+    if ((uint64_t)(place[k] - u->lo[k]) % stride) return false;
+  }
+  return true;
+}
+
+/* The unit of a line that holds an index, or false and the hole around the index. Indexes behind a
+ * unit's last anchor are in a hole, those between its anchors are not. */
+static bool insitu__split_line_find(const struct insitu__split_line *line, int64_t index,
+    uint64_t *unit, struct insitu__split_piece *piece) {
+  uint64_t lo = 0, hi = INSITU__ARRAY_LEN(line->segments), n = hi;
+
+  while (lo < hi) { /* the first segment that ends beyond the index */
     uint64_t mid = lo + (hi - lo) / 2;
-    if (p->segments[mid].hi <= anchor) lo = mid + 1;
+    if (line->segments[mid].hi <= index) lo = mid + 1;
     else hi = mid;
   }
 
-  struct insitu__split_unit u = {UINT64_MAX, lo, lo ? p->segments[lo - 1].hi : INT64_MIN,
-      lo < n ? p->segments[lo].lo : INT64_MAX};
-  if (lo == n || p->segments[lo].lo > anchor) return u;
-  struct insitu__geometry_interval g = p->segments[lo];
-  int64_t rows = (int64_t)s->unit_rows, group = anchor / rows;
-  u.unit = p->unit_first[lo] + (uint64_t)(group - g.lo / rows);
-  u.lo = g.lo > group * rows ? g.lo : group * rows;
-  u.hi = g.hi < (group + 1) * rows ? g.hi : (group + 1) * rows;
-  return u;
+  *piece = (struct insitu__split_piece){.lo = lo ? line->segments[lo - 1].hi : INT64_MIN,
+      .hi = lo < n ? line->segments[lo].lo : INT64_MAX};
+  if (lo == n || line->segments[lo].lo > index) return false;
+  uint64_t group = (uint64_t)index / line->group;
+  uint64_t first = (uint64_t)line->segments[lo].lo / line->group;
+  struct insitu__split_piece u = insitu__split_piece(line, lo, group);
+  if (index < u.lo) { /* before the group's first anchor, behind the last of the group before */
+    piece->lo = insitu__split_piece(line, lo, group - 1).hi;
+    piece->hi = u.lo;
+    return false;
+  }
+  if (index >= u.hi) {
+    piece->lo = u.hi;
+    piece->hi = insitu__split_piece(line, lo, group + 1).lo;
+    return false;
+  }
+
+  *piece = u;
+  *unit = line->unit_first[lo] + (group - first);
+  return true;
+}
+
+/* The unit that holds a place, or the hole around it: see insitu__split_unit_holds. */
+static void insitu__split_find(
+    const struct insitu__split_part *p, const int64_t *place, struct insitu__split_unit *u) {
+  struct insitu__split_piece piece;
+
+  u->none = false;
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    bool found = insitu__split_line_find(&p->line[k], place[k], &u->unit[k], &piece);
+    u->lo[k] = piece.lo;
+    u->hi[k] = piece.hi;
+    u->n[k] = piece.n;
+    bool last = k == p->n_lines - 1;
+    if (found && !last && (uint64_t)(place[k] - piece.lo) % p->line[k].stride) {
+      found = false;
+      u->lo[k] = place[k];
+      u->hi[k] = place[k] + 1;
+    }
+    if (found) continue;
+    u->none = true;
+    for (unsigned other = 0; other < p->n_lines; other++) {
+      if (other == k) continue;
+      u->lo[other] = INT64_MIN;
+      u->hi[other] = INT64_MAX;
+    }
+    return;
+  }
 }
 
 /* The split as the JSON text of a manifest. */
@@ -25494,8 +26225,18 @@ static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insi
 static insitu_status insitu__plan_order(
     const struct insitu__plan *p, uint64_t epoch, struct insitu__order *out, insitu_error *err) {
   const struct insitu__plan_layout *l = &p->layout;
-  insitu_order_desc d = {.units = p->part->units,
-      .unit_rows = p->split->unit_rows,
+  bool product = p->part->n_lines > 1;
+  if (product && !l->sequential)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "order: samples of several axes cannot be shuffled yet; use INSITU_SEQUENTIAL");
+  struct insitu__order_shape rows_first = {.begin = insitu__split_unit_begin,
+      .rank_of = insitu__split_unit_of,
+      .unit = insitu__split_same,
+      .rank = insitu__split_same,
+      .user = p->part};
+  insitu_order_desc d = {.api = INSITU_API,
+      .units = p->part->units,
+      .unit_rows = p->part->unit_rows,
       .seed = l->seed,
       .epoch = epoch,
       .global_batch = l->global_batch,
@@ -25505,13 +26246,22 @@ static insitu_status insitu__plan_order(
       .irregular = (const uint64_t *)p->part->irregular,
       .n_irregular = p->part->n_irregular};
 
-  return insitu__order_init(out, &d, err);
+  return insitu__order_init_shape(out, &d, product ? &rows_first : NULL, err);
 }
 
 /* The anchor that stands at a place of the order. */
-static inline int64_t insitu__plan_anchor(
-    const struct insitu__plan *p, const insitu_order_place *place) {
-  return insitu__split_unit_anchor(p->split, p->part, place->unit) + (int64_t)place->within;
+static inline void insitu__plan_anchor(
+    const struct insitu__plan *p, const insitu_order_place *place, int64_t *anchor) {
+  struct insitu__split_unit u;
+
+  insitu__split_unit_at(p->part, !p->layout.sequential, place->unit, &u);
+  insitu__split_anchor(p->part, &u, place->within, anchor);
+}
+
+/* The order's number of a unit. */
+static inline uint64_t insitu__plan_unit(
+    const struct insitu__plan *p, const struct insitu__split_unit *u) {
+  return insitu__split_unit_number(p->part, !p->layout.sequential, u->unit);
 }
 
 /* Rows of this rank in a batch of the epoch. */
@@ -25583,6 +26333,17 @@ static bool insitu__plan_set_grow(struct insitu__plan_set *s, uint64_t used) {
   return true;
 }
 
+/* At most how many chunks a unit touches along axis number k, in one view. */
+static uint64_t insitu__plan_touched_along(
+    const struct insitu__plan *p, const struct insitu__geometry_array *a, unsigned k) {
+  const struct insitu__split_line *line = &p->part->line[k];
+  uint64_t rows = a->drawn[k].rows, cut = 2;
+
+  /* Groups of indexes begin where reference chunks do; only steps shift them. */
+  if (k != a->along && line->group % rows == 0) cut = 1;
+  return insitu__base_min(line->most, (line->group - 1) / rows + cut);
+}
+
 /* At most how many different chunks one lane's window touches. */
 static uint64_t insitu__plan_touched(const struct insitu__plan *p, const struct insitu__order *o) {
   uint64_t units = insitu__base_min(
@@ -25591,9 +26352,10 @@ static uint64_t insitu__plan_touched(const struct insitu__plan *p, const struct 
 
   for (uint64_t i = 0; i < p->geometry->n_arrays; i++) {
     const struct insitu__geometry_array *a = &p->geometry->arrays[i];
-    bool ok = insitu__base_mul(a->n_views, (p->split->unit_rows - 1) / a->rows + 2, &n) &&
-              insitu__base_mul(n, units, &n) && insitu__base_add(most, n, &most);
-    if (!ok) return UINT64_MAX;
+    bool ok = insitu__base_mul(a->n_views, units, &n);
+    for (unsigned k = 0; ok && k < a->n_drawn; k++)
+      ok = insitu__base_mul(n, insitu__plan_touched_along(p, a, k), &n);
+    if (!ok || !insitu__base_add(most, n, &most)) return UINT64_MAX;
   }
 
   return most;
@@ -25613,7 +26375,7 @@ struct insitu__plan_scan {
   const struct insitu__order *order;
   struct insitu__plan_lane *lane;    /* rank_lanes of them */
   uint64_t batch, row;               /* the row being scanned */
-  int64_t anchor;                    /* what it shows */
+  int64_t anchor[INSITU__MAX_AXES];  /* what it shows */
   struct insitu__plan_lane *current; /* whose row it is */
   uint64_t next_array, next_view;    /* the view of it to look at next */
   /* the chunk touched last, and how many of its fields were named */
@@ -25696,7 +26458,7 @@ static void insitu__plan_scan_row(struct insitu__plan_scan *s) {
 
   insitu_order_place place;
   insitu__order_window_at(s->order, w, index, &place);
-  s->anchor = insitu__plan_anchor(p, &place);
+  insitu__plan_anchor(p, &place, s->anchor);
   s->next_array = s->next_view = 0;
   s->row_open = true;
 }
@@ -25771,36 +26533,56 @@ struct insitu__plan_map {
   uint64_t sequence; /* of the unit's first anchor */
 };
 
-/* Anchors that follow each other in the archive and in the window's part of the sequence. */
+/* Anchors of a line that follow each other in the window's part of the sequence. */
 struct insitu__plan_run {
-  int64_t anchor; /* the first */
-  uint64_t n;
+  /* the first: counted on from the row that the line began with; each of n is `stride` further */
+  uint64_t row, n, stride;
   uint64_t at; /* of the first in the sequence, from the window's begin */
 };
 
-/* The first run among the anchors [lo, hi); false: the window holds none of them. */
-static bool insitu__plan_map_run(
-    struct insitu__plan_map *m, int64_t lo, int64_t hi, struct insitu__plan_run *run) {
-  while (lo < hi) {
-    if (lo < m->unit.lo || lo >= m->unit.hi) {
-      m->unit = insitu__split_find(m->plan->split, m->plan->part, lo);
-      if (m->unit.unit != UINT64_MAX)
-        m->sequence = insitu__order_unit_begin(m->order, m->unit.unit);
-    }
-    int64_t end = m->unit.hi < hi ? m->unit.hi : hi;
+/* Moves the begin of a line. */
+static inline void insitu__plan_line_skip(
+    struct insitu__geometry_line *line, unsigned last, uint64_t n) {
+  line->at[last] += (int64_t)n;
+  line->row += n;
+  line->n -= n;
+}
 
-    if (m->unit.unit != UINT64_MAX) {
-      uint64_t at = m->sequence + (uint64_t)(lo - m->unit.lo);
+/* The first run among the anchors of a line, which then begins behind the run; false: the window
+ * holds none of them. */
+static bool insitu__plan_map_run(
+    struct insitu__plan_map *m, struct insitu__geometry_line *line, struct insitu__plan_run *run) {
+  const struct insitu__split_part *part = m->plan->part;
+  unsigned last = part->n_lines - 1;
+  uint64_t stride = part->line[last].stride;
+
+  while (line->n) {
+    if (!insitu__split_unit_holds(part, &m->unit, line->at)) {
+      insitu__split_find(part, line->at, &m->unit);
+      if (!m->unit.none)
+        m->sequence = insitu__order_unit_begin(m->order, insitu__plan_unit(m->plan, &m->unit));
+    }
+    int64_t lo = line->at[last], hi = lo + (int64_t)line->n;
+    int64_t end = m->unit.hi[last] < hi ? m->unit.hi[last] : hi;
+
+    if (!m->unit.none) {
+      uint64_t within = insitu__split_within(part, &m->unit, line->at);
+      uint64_t skip = insitu__split_skip(part, &m->unit, lo);
+      uint64_t n = 0, at = m->sequence + within;
+      if (lo + (int64_t)skip < end)
+        n = insitu__split_count(&part->line[last], lo + (int64_t)skip, end);
       uint64_t first = insitu__base_max(at, m->window->begin);
-      uint64_t last = insitu__base_min(at + (uint64_t)(end - lo), m->window->end);
-      if (first < last) {
-        run->anchor = lo + (int64_t)(first - at);
-        run->n = last - first;
+      uint64_t behind = insitu__base_min(at + n, m->window->end);
+      if (first < behind) {
+        run->row = line->row + skip + (first - at) * stride;
+        run->n = behind - first;
+        run->stride = stride;
         run->at = first - m->window->begin;
+        insitu__plan_line_skip(line, last, skip + (behind - 1 - at) * stride + 1);
         return true;
       }
     }
-    lo = end;
+    insitu__plan_line_skip(line, last, (uint64_t)(end - lo));
   }
 
   return false;
@@ -25817,32 +26599,49 @@ static inline void insitu__plan_map_row(
   *row = index % l->lane_rows * l->rank_lanes + (m->window->lane - l->first_lane);
 }
 
-/* Whether a window of this rank that comes before w holds one of the anchors [lo, hi): one that
- * begins earlier in its lane, or as early in a lower lane. It needs the windows' bounds alone, not
- * the order inside of them, so that a unit costs one look-up in the permutation. */
-static bool insitu__plan_before(const struct insitu__plan *p, const struct insitu__order *o,
-    const struct insitu__order_window *w, int64_t lo, int64_t hi) {
+/* Whether a window of this rank that comes before w holds one of the anchors [at, end) of the
+ * sequence, all of one unit, whose rank is given: a window that begins earlier in its lane, or as
+ * early in a lower lane. It needs the windows' bounds alone, not the order inside of them. */
+static bool insitu__plan_before_unit(const struct insitu__plan *p, const struct insitu__order *o,
+    const struct insitu__order_window *w, uint64_t rank, uint64_t at, uint64_t end) {
   const struct insitu__plan_layout *l = &p->layout;
 
-  for (struct insitu__split_unit u; lo < hi; lo = u.hi) {
-    u = insitu__split_find(p->split, p->part, lo);
-    if (u.unit == UINT64_MAX) continue;
-    uint64_t rank = insitu__order_unit_rank(o, u.unit), begin = insitu__order_rank_begin(o, rank);
-    uint64_t at = begin + (uint64_t)(lo - u.lo),
-             end = begin + (uint64_t)((u.hi < hi ? u.hi : hi) - u.lo);
-    while (at < end) { /* a unit that a lane's end cuts goes on in the next lane */
-      if (at >= w->begin && at < w->end) {
-        at = w->end;
-        continue;
-      }
-      uint64_t lane = insitu__order_divide(&o->by_lane_anchors, at);
-      struct insitu__order_window other;
-      if (lane >= l->lanes) break; /* dropped in this epoch */
-      at = insitu__order_lane_begin(o, lane + 1);
-      if (lane - l->first_lane >= l->rank_lanes) continue;
-      insitu__order_window_range(o, &other, lane, rank);
-      if (other.offset < w->offset || (other.offset == w->offset && lane < w->lane)) return true;
+  while (at < end) { /* a unit that a lane's end cuts goes on in the next lane */
+    if (at >= w->begin && at < w->end) {
+      at = w->end;
+      continue;
     }
+    uint64_t lane = insitu__order_divide(&o->by_lane_anchors, at);
+    struct insitu__order_window other;
+    if (lane >= l->lanes) break; /* dropped in this epoch */
+    at = insitu__order_lane_begin(o, lane + 1);
+    if (lane - l->first_lane >= l->rank_lanes) continue;
+    insitu__order_window_range(o, &other, lane, rank);
+    if (other.offset < w->offset || (other.offset == w->offset && lane < w->lane)) return true;
+  }
+
+  return false;
+}
+
+/* The same of the anchors of a line, which is used up. A unit costs one look-up in the
+ * permutation. */
+static bool insitu__plan_before(const struct insitu__plan *p, const struct insitu__order *o,
+    const struct insitu__order_window *w, struct insitu__geometry_line *line) {
+  unsigned last = p->part->n_lines - 1;
+
+  while (line->n) {
+    struct insitu__split_unit u;
+    insitu__split_find(p->part, line->at, &u);
+    int64_t lo = line->at[last], hi = lo + (int64_t)line->n,
+            end = u.hi[last] < hi ? u.hi[last] : hi;
+    if (!u.none) {
+      uint64_t rank = insitu__order_unit_rank(o, insitu__plan_unit(p, &u));
+      uint64_t at = insitu__order_rank_begin(o, rank) + insitu__split_within(p->part, &u, line->at);
+      int64_t first = lo + (int64_t)insitu__split_skip(p->part, &u, lo);
+      uint64_t n = first < end ? insitu__split_count(&p->part->line[last], first, end) : 0;
+      if (insitu__plan_before_unit(p, o, w, rank, at, at + n)) return true;
+    }
+    insitu__plan_line_skip(line, last, (uint64_t)(end - lo));
   }
 
   return false;
@@ -25858,7 +26657,7 @@ static bool insitu__plan_locate(const struct insitu__plan *p, const struct insit
   uint64_t index = batch * l->lane_rows + row / l->rank_lanes;
   if (!insitu__order_at(o, index * l->lanes + l->first_lane + row % l->rank_lanes, &place))
     return false;
-  *anchor = insitu__plan_anchor(p, &place);
+  insitu__plan_anchor(p, &place, anchor);
   return true;
 }
 
@@ -25881,34 +26680,89 @@ struct insitu__plan_count {
   bool exact;
 };
 
-/* Adds the chunks that one unit's anchors [lo, hi) touch. False: no memory. */
-static bool insitu__plan_count_unit(struct insitu__plan_count *n, int64_t lo, int64_t hi) {
+/* Adds a chunk of array number i that view v of it touches; `view` counts the views of all arrays.
+ * False: no memory. */
+static bool insitu__plan_count_chunk(
+    struct insitu__plan_count *n, uint64_t i, uint64_t v, uint32_t view, uint64_t chunk) {
+  const struct insitu__geometry *g = n->plan->geometry;
+  const struct insitu__geometry_array *a = &g->arrays[i];
+  const struct insitu__geometry_region *r = &g->regions[a->views[v].region];
+  const struct insitu__geometry_variable *shown = &g->variables[r->variable];
+
+  /* Regions of one variable share what they read: its first region counts for all. */
+  if (&g->regions[shown->region] == r && insitu__plan_set_add(&n->alone, view, chunk))
+    n->wanted += shown->fields;
+  if (!n->exact && insitu__plan_set_add(&n->unit, (uint32_t)i, chunk)) n->touches += n->fields[i];
+  if (!insitu__plan_set_add(&n->shared, (uint32_t)i, chunk)) return true;
+  n->reads += n->fields[i];
+  n->bytes += n->fields[i] * a->chunk_bytes;
+  if (!n->exact) return true;
+  if (!insitu__plan_set_grow(&n->ever, n->in_ever)) return false;
+  if (!insitu__plan_set_add(&n->ever, (uint32_t)i, chunk)) return true;
+  n->in_ever++;
+  n->distinct += n->fields[i];
+  return true;
+}
+
+/* Moves `at`, an anchor of the box of anchors [lo, hi), to the first one of the next chunk along
+ * some axis that a view shows. False: behind the last. */
+static bool insitu__plan_next_chunk(const struct insitu__plan *p,
+    const struct insitu__geometry_array *a, const struct insitu__geometry_view *view,
+    const int64_t *lo, const int64_t *hi, int64_t *at) {
+  for (unsigned k = a->n_drawn; k-- > 0;) {
+    const struct insitu__split_line *line = &p->part->line[k];
+    int64_t delta = k == a->along ? view->delta : 0, rows = (int64_t)a->drawn[k].rows;
+    int64_t next = ((at[k] + delta) / rows + 1) * rows - delta;
+    at[k] = insitu__split_anchor_from(line, at[k], next);
+    if (at[k] < hi[k]) return true;
+    at[k] = lo[k];
+  }
+
+  return false;
+}
+
+/* Adds the chunks that a box of anchors touches, all of one unit. False: no memory. */
+static bool insitu__plan_count_box(
+    struct insitu__plan_count *n, const int64_t *lo, const int64_t *hi) {
   const struct insitu__geometry *g = n->plan->geometry;
   uint32_t view = 0;
 
-  if (!n->exact) insitu__plan_set_clear(&n->unit);
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     for (uint64_t v = 0; v < a->n_views; v++, view++) {
-      uint64_t first = insitu__geometry_touch(a, &a->views[v], lo),
-               last = insitu__geometry_touch(a, &a->views[v], hi - 1);
-      for (uint64_t c = first; c <= last; c++) {
-        const struct insitu__geometry_region *r = &g->regions[a->views[v].region];
-        const struct insitu__geometry_variable *shown = &g->variables[r->variable];
-        /* Regions of one variable share what they read: its first region counts for all. */
-        if (&g->regions[shown->region] == r && insitu__plan_set_add(&n->alone, view, c))
-          n->wanted += shown->fields;
-        if (!n->exact && insitu__plan_set_add(&n->unit, (uint32_t)i, c)) n->touches += n->fields[i];
-        if (!insitu__plan_set_add(&n->shared, (uint32_t)i, c)) continue;
-        n->reads += n->fields[i];
-        n->bytes += n->fields[i] * a->chunk_bytes;
-        if (!n->exact) continue;
-        if (!insitu__plan_set_grow(&n->ever, n->in_ever)) return false;
-        if (!insitu__plan_set_add(&n->ever, (uint32_t)i, c)) continue;
-        n->in_ever++;
-        n->distinct += n->fields[i];
-      }
+      int64_t at[INSITU__MAX_AXES];
+      memcpy(at, lo, a->n_drawn * sizeof *at);
+      do {
+        uint64_t chunk = insitu__geometry_touch(a, &a->views[v], at);
+        if (!insitu__plan_count_chunk(n, i, v, view, chunk)) return false;
+      } while (insitu__plan_next_chunk(n->plan, a, &a->views[v], lo, hi, at));
     }
+  }
+
+  return true;
+}
+
+/* Adds the chunks that anchors [from, to) of a unit touch. They are cut into boxes, of which each
+ * is whole along all axes behind the one that it is cut along. False: no memory. */
+static bool insitu__plan_count_unit(
+    struct insitu__plan_count *n, const struct insitu__split_unit *u, uint64_t from, uint64_t to) {
+  const struct insitu__split_part *part = n->plan->part;
+
+  if (!n->exact) insitu__plan_set_clear(&n->unit);
+  while (from < to) {
+    int64_t lo[INSITU__MAX_AXES], hi[INSITU__MAX_AXES];
+    uint64_t slice = 1; /* anchors of the unit that share an index on axis k */
+    unsigned k = part->n_lines - 1;
+    for (; k > 0 && from % (slice * u->n[k]) == 0 && from + slice * u->n[k] <= to; k--)
+      slice *= u->n[k];
+    uint64_t at = from / slice % u->n[k];
+    uint64_t slices = insitu__base_min((to - from) / slice, u->n[k] - at);
+
+    insitu__split_anchor(part, u, from, lo);
+    for (unsigned i = 0; i < part->n_lines; i++) hi[i] = i > k ? u->hi[i] : lo[i] + 1;
+    hi[k] = lo[k] + (int64_t)((slices - 1) * part->line[k].stride) + 1;
+    if (!insitu__plan_count_box(n, lo, hi)) return false;
+    from += slices * slice;
   }
 
   return true;
@@ -25928,9 +26782,9 @@ static bool insitu__plan_count_window(
   for (uint64_t a = w.begin; a < w.end;) {
     uint64_t rank = insitu__order_rank_of(o, a), begin = insitu__order_rank_begin(o, rank);
     uint64_t end = insitu__base_min(w.end, insitu__order_rank_begin(o, rank + 1));
-    int64_t first = insitu__split_unit_anchor(p->split, p->part, insitu__order_rank_unit(o, rank));
-    if (!insitu__plan_count_unit(n, first + (int64_t)(a - begin), first + (int64_t)(end - begin)))
-      return false;
+    struct insitu__split_unit u;
+    insitu__split_unit_at(p->part, !p->layout.sequential, insitu__order_rank_unit(o, rank), &u);
+    if (!insitu__plan_count_unit(n, &u, a - begin, end - begin)) return false;
     a = end;
   }
 
@@ -25954,40 +26808,58 @@ static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
   return fields;
 }
 
-/* How many chunks along the sample axis the split needs of an array for n views from number v on.
- * False: no memory. */
+/* How many chunks along axis number k the split needs of an array for n views from number v on; at
+ * most so many where anchors are further apart than chunks. False: no memory. */
 static bool insitu__plan_distinct_views(const struct insitu__plan *p,
-    const struct insitu__geometry_array *a, uint64_t v, uint64_t n, uint64_t *chunks) {
-  const struct insitu__geometry_interval *segments = p->part->segments;
-  uint64_t count = INSITU__ARRAY_LEN(segments), next = 0;
+    const struct insitu__geometry_array *a, unsigned k, uint64_t v, uint64_t n, uint64_t *chunks) {
+  const struct insitu__split_line *line = &p->part->line[k];
+  const struct insitu__geometry_interval *segments = line->segments;
+  uint64_t count = INSITU__ARRAY_LEN(segments), next = 0, rows = a->drawn[k].rows;
+  uint64_t most = n * line->anchors;
   struct insitu__geometry_interval *all =
       (struct insitu__geometry_interval *)insitu__mem_alloc(n * count, sizeof *all);
 
   if (!all) return false;
-  for (; n > 0; n--, v++)
+  for (; n > 0; n--, v++) {
+    int64_t delta = k == a->along ? a->views[v].delta : 0;
     for (uint64_t s = 0; s < count; s++, next++) {
-      all[next].lo = (int64_t)insitu__geometry_touch(a, &a->views[v], segments[s].lo);
-      all[next].hi = (int64_t)insitu__geometry_touch(a, &a->views[v], segments[s].hi - 1) + 1;
+      all[next].lo = (int64_t)((uint64_t)(segments[s].lo + delta) / rows);
+      all[next].hi = (int64_t)((uint64_t)(segments[s].hi - 1 + delta) / rows) + 1;
     }
-  *chunks += insitu__geometry_covered(all, next);
+  }
+
+  *chunks += insitu__base_min(most, insitu__geometry_covered(all, next));
   insitu__mem_free(all);
   return true;
 }
 
+/* The same for all views; along an axis without steps they all need the same chunks. */
+static bool insitu__plan_distinct_along(const struct insitu__plan *p,
+    const struct insitu__geometry_array *a, unsigned k, uint64_t *chunks) {
+  uint64_t segments = INSITU__ARRAY_LEN(p->part->line[k].segments);
+  uint64_t views = k == a->along ? a->n_views : 1, sum = 0;
+  uint64_t together = views * segments <= INSITU__PLAN_EXACT_UNITS ? views : 1;
+
+  for (uint64_t v = 0; v < views && sum < a->drawn[k].chunks; v += together)
+    if (!insitu__plan_distinct_views(p, a, k, v, together, &sum)) return false;
+  *chunks = insitu__base_min(sum, a->drawn[k].chunks);
+  return true;
+}
+
 /* Different chunks, fields included, that the whole split needs: exact, but for many segments seen
- * by several views, where it is at most so many. */
+ * by several views and for anchors that are further apart than chunks, where it is at most so many.
+ */
 static bool insitu__plan_distinct(
     const struct insitu__plan *p, const uint64_t *fields, uint64_t *out) {
-  uint64_t segments = INSITU__ARRAY_LEN(p->part->segments);
-
   *out = 0;
   for (uint64_t i = 0; i < p->geometry->n_arrays; i++) {
     const struct insitu__geometry_array *a = &p->geometry->arrays[i];
-    uint64_t together = a->n_views * segments <= INSITU__PLAN_EXACT_UNITS ? a->n_views : 1;
-    uint64_t chunks = 0;
-    for (uint64_t v = 0; v < a->n_views && chunks < a->chunks; v += together)
-      if (!insitu__plan_distinct_views(p, a, v, together, &chunks)) return false;
-    *out += fields[i] * insitu__base_min(chunks, a->chunks);
+    uint64_t chunks = 1, along;
+    for (unsigned k = 0; k < a->n_drawn; k++) {
+      if (!insitu__plan_distinct_along(p, a, k, &along)) return false;
+      chunks *= along;
+    }
+    *out += fields[i] * chunks;
   }
 
   return true;
@@ -26087,7 +26959,7 @@ static insitu_status insitu__plan_describe(
   out->dropped_edge = p->part->dropped;
   out->dropped_tail = l->sequential ? 0 : p->part->anchors % l->global_batch;
   out->units = p->part->units;
-  out->unit_rows = p->split->unit_rows;
+  out->unit_rows = p->part->unit_rows;
   out->lanes = l->lanes;
   out->window = l->window;
   out->span = insitu__order_span(&o);
@@ -26131,11 +27003,11 @@ static insitu_status insitu__plan_quality(
     for (uint64_t i = 0; i < g; i++) {
       insitu_order_place place;
       if (!insitu__order_at(&o, batch * g + i, &place)) continue; /* the end of a sequential lane */
-      int64_t anchor = insitu__plan_anchor(p, &place);
-      struct insitu__split_unit u = insitu__split_find(p->split, p->part, anchor);
-      /* source rank: how many of the split's anchors lie before it in the archive */
-      double rank = (double)(p->part->anchor_first[u.segment] +
-                             (uint64_t)(anchor - p->part->segments[u.segment].lo));
+      /* source rank: how many of the split's anchors lie before it in the archive, row-major over
+       * units and inside of them */
+      uint64_t units[INSITU__MAX_AXES];
+      insitu__split_unit_lines(p->part, !p->layout.sequential, place.unit, units);
+      double rank = (double)(insitu__split_before(p->part, units) + place.within);
       double step = rank > last ? rank - last : last - rank;
       if (out->rows++) {
         gap += step;
@@ -27986,9 +28858,9 @@ static insitu_status insitu__fetch_key(const struct insitu__zarr_array *z, const
 }
 
 /* Describes the copy of what the chunk at `tile` of z's grid has of a box. stride and dst_stride:
- * bytes in the chunk and in the destination, per stored axis. skip: an axis that the copy leaves
- * out, or -1; cf: how values are decoded, or NULL. */
-static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, int skip,
+ * bytes in the chunk and in the destination, per stored axis. skip: axes that the copy leaves out,
+ * by bits; cf: how values are decoded, or NULL. */
+static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, uint32_t skip,
     const uint64_t *tile, const struct insitu__select_box *selected, const uint64_t *stride,
     const int64_t *dst_stride, int32_t dtype, const struct insitu__cf *cf, struct insitu__box *box,
     insitu_error *err) {
@@ -27997,7 +28869,7 @@ static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, int s
   unsigned n = 0;
 
   for (unsigned d = 0; d < z->ndim; d++) {
-    if ((int)d == skip) continue;
+    if (skip >> d & 1) continue;
     uint64_t begin = tile[d] * z->chunk[d], step = selected->step[d], first, last;
     insitu__select_inside(selected, d, begin, begin + z->chunk[d], &first, &last);
     bool falls = selected->falls[d];
@@ -28125,7 +28997,7 @@ static bool insitu__rows_in_pass(const struct insitu__loader_tile *t, uint64_t b
 static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
   const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = t->array;
-  uint64_t first = piece * a->list_rows, rows = insitu__base_min(a->list_rows, a->rows - first);
+  uint64_t first = piece * a->list_rows, end = insitu__base_min(first + a->list_rows, a->rows);
   struct insitu__plan_run run;
 
   if (t->listed == piece) return;
@@ -28134,19 +29006,22 @@ static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
 
   for (uint64_t i = 0; i < a->n_spans; i++) {
     const struct insitu__geometry_span *span = &a->spans[i];
-    int64_t lo = (int64_t)(t->chunk * a->rows + first) + span->first, at = lo;
-    int64_t hi = lo + (int64_t)(rows + span->more);
+    struct insitu__geometry_line line;
 
-    for (; insitu__plan_map_run(&t->map, at, hi, &run); at = run.anchor + (int64_t)run.n) {
-      struct insitu__loader_entry *entry = &t->list[span->entry + (uint64_t)(run.anchor - lo)];
+    for (uint64_t row = first; row < end;) {
+      row = insitu__geometry_line(a, t->chunk, row, end, &line);
+      line.at[a->along] += span->first; /* the anchors, in the place of the rows */
+      line.n += span->more;
 
-      for (uint64_t k = 0; k < run.n; k++) {
-        uint64_t batch, row;
-        insitu__plan_map_row(&t->map, run.at + k, &batch, &row);
-        if (!insitu__rows_in_pass(t, batch)) continue;
-        entry[k].slot = (uint32_t)((t->base + batch) % it->n_ring);
-        entry[k].row = (uint32_t)row;
-      }
+      while (insitu__plan_map_run(&t->map, &line, &run))
+        for (uint64_t k = 0; k < run.n; k++) {
+          uint64_t batch, to;
+          insitu__plan_map_row(&t->map, run.at + k, &batch, &to);
+          if (!insitu__rows_in_pass(t, batch)) continue;
+          uint64_t number = span->entry + (run.row - first) + k * run.stride;
+          t->list[number].slot = (uint32_t)((t->base + batch) % it->n_ring);
+          t->list[number].row = (uint32_t)to;
+        }
     }
   }
 }
@@ -28177,8 +29052,7 @@ struct insitu__rows_walk {
 static void insitu__rows_walk(
     struct insitu__rows_walk *w, struct insitu__loader_tile *t, uint64_t first, uint64_t last) {
   const struct insitu__geometry_array *a = t->array;
-
-  uint64_t rows = a->samples - t->chunk * a->rows; /* of an edge chunk, which hangs over */
+  uint64_t rows = insitu__geometry_rows(a, t->chunk);
 
   *w = (struct insitu__rows_walk){
       .tile = t, .end = first, .last = insitu__base_min(last, rows), .next_view = a->n_views};
@@ -28319,15 +29193,15 @@ static insitu_status insitu__rows_piece(
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   const struct insitu__geometry_array *a = t->array;
   const unsigned char *at = (const unsigned char *)bytes;
-  uint64_t stride = a->stride[a->axis];
+  uint64_t stride = a->row_stride;
   bool whole = n == a->chunk_bytes; /* its rows may be interleaved */
   struct insitu__rows_walk w;
   (void)err;
 
-  insitu__rows_walk(&w, t, insitu__base_max(t->first, offset / stride),
-      insitu__base_min(t->last, (offset + n - 1) / stride + 1));
+  insitu__rows_walk(&w, t, whole ? t->first : insitu__base_max(t->first, offset / stride),
+      whole ? t->last : insitu__base_min(t->last, (offset + n - 1) / stride + 1));
   while (insitu__rows_next_run(&w)) {
-    uint64_t row = w.row * stride, end = row + w.n * stride;
+    uint64_t row = insitu__geometry_row_offset(a, w.row), end = row + w.n * stride;
 
     if (!whole && (row < offset || end > offset + n)) {
       uint64_t from = insitu__base_max(offset, row), to;
@@ -28351,7 +29225,7 @@ static insitu_status insitu__rows_piece(
 static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   const struct insitu__geometry_array *a = t->array;
-  uint64_t stride = a->stride[a->axis], row = offset / stride, from = offset - row * stride;
+  uint64_t stride = a->row_stride, row = offset / stride, from = offset - row * stride;
   struct insitu__rows_walk w;
 
   if (!bytes || from + bytes > stride || row < t->first || row >= t->last) return NULL;
@@ -28388,7 +29262,7 @@ static bool insitu__rows_hole_in_region(
 
   for (unsigned d = 0; d < t->array->zarr.ndim; d++) {
     uint64_t first, last;
-    if (d == t->array->axis) continue;
+    if (insitu__geometry_is_drawn(t->array, d)) continue;
     insitu__select_inside(box, d, hole->lo[d], hole->hi[d], &first, &last);
     if (first == last) return false;
   }
@@ -28407,17 +29281,30 @@ static bool insitu__rows_fill_is_nan(
   return false;
 }
 
+/* Whether a row of the chunk lies in the hole. */
+static bool insitu__rows_hole_has_row(
+    const struct insitu__geometry_array *a, const struct insitu__rows_hole *hole, uint64_t row) {
+  for (unsigned k = a->n_drawn; k-- > 0; row /= a->drawn[k].rows) {
+    unsigned d = a->drawn[k].axis;
+    uint64_t at = k ? row % a->drawn[k].rows : row;
+    if (at < hole->lo[d] || at >= hole->hi[d]) return false;
+  }
+
+  return true;
+}
+
 /* Counts a hole that a row of the window shows, and notes whether it is an error. See
  * insitu__codec_sink. */
 static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *extent) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
   const struct insitu__geometry_array *a = t->array;
   uint64_t index[INSITU__MAX_DIMS], number = UINT64_MAX;
-  struct insitu__rows_hole hole;
+  struct insitu__rows_hole hole = {.lo = {0}};
   struct insitu__rows_walk w;
 
   insitu__geometry_field(a, NULL, t->field, index);
-  index[a->axis] = 0; /* rows are counted from the chunk's first */
+  for (unsigned k = 0; k < a->n_drawn; k++)
+    index[a->drawn[k].axis] = 0; /* rows are counted from the chunk's first */
   for (unsigned k = 0; k < a->zarr.ndim; k++) {
     unsigned d = a->zarr.order[k];
 
@@ -28426,10 +29313,14 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   }
 
   uint64_t first = hole.lo[a->axis], last = hole.hi[a->axis];
-  insitu__rows_walk(&w, t, insitu__base_max(first, t->first), insitu__base_min(last, t->last));
-  while (insitu__rows_next_run(&w))
-    if (w.slab->number < number && insitu__rows_hole_in_region(t, w.view->region, &hole))
-      number = w.slab->number;
+  if (a->n_drawn == 1)
+    insitu__rows_walk(&w, t, insitu__base_max(first, t->first), insitu__base_min(last, t->last));
+  else insitu__rows_walk(&w, t, t->first, t->last);
+  while (insitu__rows_next_run(&w)) {
+    bool shown = a->n_drawn == 1 || insitu__rows_hole_has_row(a, &hole, w.row);
+    if (!shown || w.slab->number >= number) continue;
+    if (insitu__rows_hole_in_region(t, w.view->region, &hole)) number = w.slab->number;
+  }
   if (number == UINT64_MAX) return;
 
   bool nan = insitu__rows_fill_is_nan(t, &hole);
@@ -28520,7 +29411,7 @@ struct insitu__rows_aim {
  * or system calls cost more than the copies they save. */
 static bool insitu__rows_aim_direct(struct insitu__loader_tile *t, bool *shared) {
   const struct insitu__geometry_array *a = t->array;
-  uint64_t stride = a->stride[a->axis], n = t->last - t->first;
+  uint64_t stride = a->row_stride, n = t->last - t->first;
   struct insitu__rows_walk w;
 
   if (a->zarr.codecs.n || !a->sample_slowest || stride < INSITU__LOADER_DIRECT) return false;
@@ -28559,8 +29450,8 @@ static struct insitu__rows_aim insitu__rows_aim(struct insitu__loader_tile *t, u
   }
 
   aim.n = (unsigned)(t->last - t->first);
-  aim.offset = t->first * a->stride[a->axis];
-  aim.bytes = aim.n * a->stride[a->axis];
+  aim.offset = t->first * a->row_stride;
+  aim.bytes = aim.n * a->row_stride;
   if (object && t->last == a->rows) t->iov[aim.n++] = (struct iovec){t->buffer, 1};
   return aim;
 }
@@ -28569,7 +29460,7 @@ static struct insitu__rows_aim insitu__rows_aim(struct insitu__loader_tile *t, u
 static void insitu__rows_landed(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
   const struct insitu__geometry_array *a = t->array;
-  uint64_t stride = a->stride[a->axis];
+  uint64_t stride = a->row_stride;
   struct insitu__rows_walk w;
 
   for (uint64_t i = t->first; i < t->last; i++) {
@@ -28733,7 +29624,7 @@ static insitu_status insitu__read_once_await(
   uint64_t object;
   d->holes = 0;
   key[0] = 0;
-  insitu_status status = insitu__fetch_box(&r->zarr, -1, d->tile, &d->selected, r->stride,
+  insitu_status status = insitu__fetch_box(&r->zarr, 0, d->tile, &d->selected, r->stride,
       r->dst_stride, r->dtype, r->variable->decode ? &r->cf : NULL, &d->box, &d->error);
   if (!status) status = insitu__fetch_key(&r->zarr, d->tile, &object, key, &d->error);
   if (status) return status;
@@ -28934,7 +29825,7 @@ static void insitu__read_all_await(struct insitu__read_call *r) {
 /* Reads what slices select; a text of the variable is not looked at. */
 static void insitu__read_await(struct insitu__read_call *r) {
   insitu__read_open_await(r);
-  if (!r->status) r->status = insitu__geometry_slices(&r->zarr, r->variable, -1, r->axis, r->err);
+  if (!r->status) r->status = insitu__geometry_slices(&r->zarr, r->variable, 0, r->axis, r->err);
   insitu__read_all_await(r);
 }
 
@@ -29109,11 +30000,11 @@ static insitu_status insitu__read_item_axis(const struct insitu__zarr_array *z,
   return insitu__geometry_axis(z, is_number ? NULL : name, (int32_t)number, axis, err);
 }
 
-/* Narrows the axes to what the variable's text selects. sample: the axis that it may not name, or
- * -1. known: coordinates that were read for variables before. */
+/* Narrows the axes to what the variable's text selects. drawn: sample axes, by bits, which it may
+ * not name. known: coordinates that were read for variables before. */
 static insitu_status insitu__read_select_await(insitu_loader *ld,
     struct insitu__read_coordinate ***known, const struct insitu__zarr_array *z,
-    const insitu_variable *variable, int sample, struct insitu__select_axis *axes,
+    const insitu_variable *variable, uint32_t drawn, struct insitu__select_axis *axes,
     insitu_error *err) {
   const char *at = variable->select ? variable->select : "";
   struct insitu__select_item item = {0};
@@ -29123,7 +30014,7 @@ static insitu_status insitu__read_select_await(insitu_loader *ld,
     unsigned axis = 0;
     const struct insitu__select_values *values = NULL;
     status = insitu__read_item_axis(z, &item, &axis, err);
-    if (!status) status = insitu__geometry_name_axis(z, variable, sample, axis, &axes[axis], err);
+    if (!status) status = insitu__geometry_name_axis(z, variable, drawn, axis, &axes[axis], err);
     if (status) return status;
     axes[axis].listed = true;
     axes[axis].order = order;
@@ -29145,12 +30036,12 @@ static insitu_status insitu__read_select_await(insitu_loader *ld,
  */
 static insitu_status insitu__read_axes_await(insitu_loader *ld,
     struct insitu__read_coordinate ***known, const struct insitu__zarr_array *z,
-    const insitu_variable *variable, int sample, struct insitu__select_axis *axes,
+    const insitu_variable *variable, uint32_t drawn, struct insitu__select_axis *axes,
     insitu_error *err) {
   insitu_error cause = {0};
-  insitu_status status = insitu__geometry_slices(z, variable, sample, axes, err);
+  insitu_status status = insitu__geometry_slices(z, variable, drawn, axes, err);
   if (status || !variable->select) return status;
-  status = insitu__read_select_await(ld, known, z, variable, sample, axes, &cause);
+  status = insitu__read_select_await(ld, known, z, variable, drawn, axes, &cause);
   if (!status) return INSITU_OK;
   bool names_array = strncmp(cause.message, "select:", 7) != 0;
   if (names_array) {
@@ -29169,7 +30060,7 @@ static void insitu__read_selected_await(void *arg) {
   insitu__read_open_await(r);
   if (!r->status)
     r->status =
-        insitu__read_axes_await(r->loader, &known, &r->zarr, r->variable, -1, r->axis, r->err);
+        insitu__read_axes_await(r->loader, &known, &r->zarr, r->variable, 0, r->axis, r->err);
   insitu__read_coordinates_free(r->loader, known);
   insitu__read_all_await(r);
 }
@@ -29634,6 +30525,15 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
   c->codecs = codecs;
   ld->hooks = (struct insitu__chain_hooks){.codec = codecs, .n = desc->n_codecs};
 
+  insitu_axis *axes =
+      (insitu_axis *)insitu__config_keep_list(ld, desc->axes, desc->n_axes, sizeof *axes, &ok);
+  for (uint64_t k = 0; ok && k < desc->n_axes; k++) {
+    insitu__config_keep_text(ld, &axes[k].dim, &ok);
+    insitu__config_keep_text(ld, &axes[k].from, &ok);
+    insitu__config_keep_text(ld, &axes[k].to, &ok);
+  }
+  c->axes = axes;
+
   insitu_variable *variables = (insitu_variable *)insitu__config_keep_list(
       ld, desc->variables, desc->n_variables, sizeof *variables, &ok);
   for (uint64_t i = 0; ok && i < desc->n_variables; i++)
@@ -29707,6 +30607,38 @@ static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, ins
   return INSITU_OK;
 }
 
+/* The list of axes, beside which nothing may describe an only one. */
+static insitu_status insitu__config_check_axes(const insitu_loader_desc *d, insitu_error *err) {
+  if (d->n_axes > INSITU__MAX_AXES || (d->n_axes && !d->axes))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: n_axes is %" PRIu64 "; give axes, at most %d", d->n_axes,
+        d->axes ? INSITU__MAX_AXES : 0);
+  if (d->split_axis < 0 || d->split_axis >= (d->n_axes ? (int64_t)d->n_axes : 1))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: split_axis is %d, and axes has %" PRIu64 " entries; give the number of one of them",
+        (int)d->split_axis, d->n_axes);
+  if (!d->n_axes) return INSITU_OK;
+  if (d->sample_dim || d->sample_axis || d->sample_start || d->sample_stop || d->sample_from ||
+      d->sample_to)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: axes and one of sample_dim, sample_axis, sample_start, sample_stop, sample_from and "
+        "sample_to are both given; say it in axes alone");
+
+  for (uint64_t k = 0; k < d->n_axes; k++) {
+    const insitu_axis *axis = &d->axes[k];
+    if ((axis->from || axis->to) && (axis->start || axis->stop))
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: axes[%" PRIu64 "] is cut by date and by index at once; give from and to, or start "
+          "and stop",
+          k);
+    if (axis->stride > (uint64_t)INSITU__MAX_SAMPLES)
+      return insitu__error_set(
+          err, INSITU_E_ARG, "open: axes[%" PRIu64 "].stride is more than 2^48; correct it", k);
+  }
+
+  return INSITU_OK;
+}
+
 /* Whether samples are selected by date and in another way at once. */
 static bool insitu__config_dates_twice(const insitu_loader_desc *d) {
   if ((d->sample_from || d->sample_to) && (d->sample_start || d->sample_stop)) return true;
@@ -29732,6 +30664,7 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
 
   insitu_status status = insitu__config_check_fields(d, err);
   if (!status) status = insitu__config_check_lists(d, err);
+  if (!status) status = insitu__config_check_axes(d, err);
   if (status) return status;
   if (insitu__config_dates_twice(d))
     return insitu__error_set(err, INSITU_E_ARG,
@@ -29853,7 +30786,8 @@ static uint64_t insitu__config_indexes(const struct insitu__geometry_array *a, u
       unsigned d = z->level[l].axis[k];
       uint64_t per = shard->chunk[k] / z->chunk[d],
                n = insitu__base_ceil_div(z->shape[d], shard->chunk[k]);
-      if (d != a->axis) n = (a->tile_lo[d] + a->tile_n[d] - 1) / per - a->tile_lo[d] / per + 1;
+      if (!insitu__geometry_is_drawn(a, d))
+        n = (a->tile_lo[d] + a->tile_n[d] - 1) / per - a->tile_lo[d] / per + 1;
       cells *= n; /* at most as many as the array has elements */
     }
     sum = insitu__codec_add_saturating(sum, cells);
@@ -30724,7 +31658,7 @@ static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
     const struct insitu__geometry_region *r = &g->regions[i];
     const struct insitu__geometry_variable *v = &g->variables[r->variable];
     if (&g->arrays[r->array] != a || !insitu__geometry_field(a, r, t->field, tile)) continue;
-    insitu_status status = insitu__fetch_box(&a->zarr, (int)a->axis, tile, &r->box, a->stride,
+    insitu_status status = insitu__fetch_box(&a->zarr, a->drawn_mask, tile, &r->box, a->stride,
         v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &t->box[i], &t->error);
     if (status) return status;
     t->wanted[i] = true;
@@ -30741,13 +31675,27 @@ static bool insitu__tile_in_pass(const struct insitu__loader_tile *t, uint64_t a
   return insitu__rows_in_pass(t, batch);
 }
 
-/* Which rows of the chunk the window wants. True when another window wants some row as well. */
+/* Adds the rows of a run to those that the window wants of the chunk. The anchor of the run's row i
+ * is shown as row i by the last view of the group, and as the rows before that by the views before
+ * it. late: the pass began inside the window, and nobody wants the batches before. */
+static void insitu__tile_want(struct insitu__loader_tile *t, const struct insitu__plan_run *run,
+    uint64_t group, uint64_t rows, bool late) {
+  uint64_t from = 0, to = run->n;
+
+  while (late && from < to && !insitu__tile_in_pass(t, run->at + from)) from++;
+  while (late && from < to && !insitu__tile_in_pass(t, run->at + to - 1)) to--;
+  if (from == to) return;
+  uint64_t first = run->row + from * run->stride, last = run->row + (to - 1) * run->stride;
+  first -= insitu__base_min(first, group - 1); /* rows before the first lie in earlier chunks */
+  t->first = insitu__base_min(t->first, first);
+  t->last = insitu__base_max(t->last, insitu__base_min(rows, last + 1));
+}
+
+/* Which rows of the chunk the window wants. True when another window may want some row as well. */
 static bool insitu__tile_range(struct insitu__loader_tile *t) {
   const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = t->array;
-  int64_t begin = (int64_t)(t->chunk * a->rows);
-  uint64_t rows = insitu__base_min(a->rows, a->samples - (uint64_t)begin);
-  /* The pass began inside the window: nobody wants the batches before. */
+  uint64_t rows = insitu__geometry_rows(a, t->chunk);
   bool late = t->base + t->window.offset / it->plan.layout.lane_rows < it->start;
   bool elsewhere = false;
 
@@ -30755,27 +31703,17 @@ static bool insitu__tile_range(struct insitu__loader_tile *t) {
   t->last = 0;
   for (const struct insitu__geometry_view *v = a->views; v < a->views + a->n_views; v += v->group) {
     if (!t->wanted[v->region]) continue;
-    struct insitu__plan_run run;
-    struct insitu__geometry_interval anchors =
-        insitu__geometry_anchors_group(v, begin, begin + (int64_t)rows);
-    uint64_t others = (uint64_t)(anchors.hi - anchors.lo); /* in no run of this window */
-
-    for (; insitu__plan_map_run(&t->map, anchors.lo, anchors.hi, &run);
-         anchors.lo = run.anchor + (int64_t)run.n) {
-      uint64_t from = run.at, to = run.at + run.n;
-
-      others -= run.n;
-      while (late && from < to && !insitu__tile_in_pass(t, from)) from++;
-      while (late && from < to && !insitu__tile_in_pass(t, to - 1)) to--;
-      if (from == to) continue;
-      int64_t anchor = run.anchor - (int64_t)run.at;
-      struct insitu__geometry_interval shown =
-          insitu__geometry_indexes_group(v, anchor + (int64_t)from, anchor + (int64_t)to);
-      if (shown.lo < begin) shown.lo = begin; /* rows before `begin` lie in earlier chunks */
-      t->first = insitu__base_min(t->first, (uint64_t)(shown.lo - begin));
-      t->last = insitu__base_max(t->last, insitu__base_min(rows, (uint64_t)(shown.hi - begin)));
+    for (uint64_t row = 0; row < rows;) {
+      struct insitu__geometry_line line;
+      struct insitu__plan_run run;
+      row = insitu__geometry_anchor_line(a, v, t->chunk, row, rows, &line);
+      uint64_t others = line.n; /* in no run of this window */
+      while (insitu__plan_map_run(&t->map, &line, &run)) {
+        others -= run.n;
+        insitu__tile_want(t, &run, v->group, rows, late);
+      }
+      elsewhere = elsewhere || others;
     }
-    elsewhere = elsewhere || others;
   }
 
   return elsewhere;
@@ -30786,17 +31724,18 @@ static bool insitu__tile_range(struct insitu__loader_tile *t) {
 static void insitu__tile_again(struct insitu__loader_tile *t) {
   insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = t->array;
-  int64_t begin = (int64_t)(t->chunk * a->rows),
-          end = (int64_t)insitu__base_min((t->chunk + 1) * a->rows, a->samples);
+  uint64_t rows = insitu__geometry_rows(a, t->chunk);
 
   for (const struct insitu__geometry_view *v = a->views; v < a->views + a->n_views; v += v->group) {
-    struct insitu__geometry_interval anchors = insitu__geometry_anchors_group(v, begin, end);
-    if (!t->wanted[v->region] ||
-        !insitu__plan_before(&it->plan, t->order, &t->window, anchors.lo, anchors.hi))
-      continue;
-    insitu__loader_add(&t->loader->count.rereads, 1);
-    insitu__loader_add(&insitu__loader_tally(t)->rereads, 1);
-    return;
+    if (!t->wanted[v->region]) continue;
+    for (uint64_t row = 0; row < rows;) {
+      struct insitu__geometry_line line;
+      row = insitu__geometry_anchor_line(a, v, t->chunk, row, rows, &line);
+      if (!insitu__plan_before(&it->plan, t->order, &t->window, &line)) continue;
+      insitu__loader_add(&t->loader->count.rereads, 1);
+      insitu__loader_add(&insitu__loader_tally(t)->rereads, 1);
+      return;
+    }
   }
 }
 
@@ -31026,8 +31965,10 @@ static insitu_status insitu__tile_fetch_await(
 static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bool nan) {
   const struct insitu__geometry_array *a = t->array;
   bool inner = t->hole.raises; /* of a shard that is there */
-  uint64_t begin = t->chunk * a->rows, start = begin + (inner ? t->hole.first : 0);
-  uint64_t stop = insitu__base_min(begin + (inner ? t->hole.last : a->rows), a->samples);
+  uint64_t place[INSITU__MAX_AXES], rows = a->drawn[a->along].rows;
+  insitu__geometry_chunk_place(a, t->chunk, place);
+  uint64_t begin = place[a->along] * rows, start = begin + (inner ? t->hole.first : 0);
+  uint64_t stop = insitu__base_min(begin + (inner ? t->hole.last : rows), a->samples);
   struct insitu__dates_shown d;
   char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "",
                                      use[INSITU__TIME_TEXT + 40];
@@ -31092,8 +32033,11 @@ static void insitu__tile_damage(insitu_iter *it, uint64_t number, const insitu_e
 static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
   const struct insitu__geometry_array *a = t->array;
 
+  uint64_t place[INSITU__MAX_AXES];
+
   insitu__geometry_field(a, NULL, t->field, index);
-  index[a->axis] = t->chunk;
+  insitu__geometry_chunk_place(a, t->chunk, place);
+  for (unsigned k = 0; k < a->n_drawn; k++) index[a->drawn[k].axis] = place[k];
   return insitu__fetch_key(&a->zarr, index, &t->run.object, key, &t->error);
 }
 
@@ -31487,6 +32431,18 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base) {
     insitu__pass_launch(ld);
 }
 
+/* Writes what a row of a batch shows: its index on the first axis of the draw space and, where
+ * there are several, on all of them. */
+static void insitu__pass_index(const insitu_iter *it, const struct insitu__loader_slab *slab,
+    uint64_t row, const int64_t *anchor) {
+  const struct insitu__geometry *g = it->plan.shown;
+
+  ((int64_t *)(void *)(slab->memory + g->indices))[row] = anchor[0];
+  if (g->n_axes > 1)
+    memcpy(slab->memory + g->places + row * g->n_axes * sizeof *anchor, anchor,
+        g->n_axes * sizeof *anchor);
+}
+
 /* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
 static bool insitu__pass_scan(insitu_iter *it) {
   struct insitu__plan_scan *s = &it->sched.scan;
@@ -31507,9 +32463,7 @@ static bool insitu__pass_scan(insitu_iter *it) {
     if (!insitu__pass_place(it, number, number)) return false;
     struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
     switch (it->sched.tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(s)) {
-    case INSITU__PLAN_ROW:
-      ((int64_t *)(void *)(slab->memory + it->plan.shown->indices))[s->row] = s->anchor;
-      break;
+    case INSITU__PLAN_ROW: insitu__pass_index(it, slab, s->row, s->anchor); break;
     case INSITU__PLAN_BATCH:
       insitu__rows_count_down(it, slab, INSITU__LOADER_SCANNING - s->batch_parts);
       break;
@@ -32141,6 +33095,8 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   b->index = slab->number % it->batches;
   b->rows = slab->rows;
   b->sample_indices = (const int64_t *)(const void *)(slab->memory + g->indices);
+  b->axis_indices = (const int64_t *)(const void *)(slab->memory + g->places);
+  b->n_axes = g->n_axes;
   for (uint64_t i = 0; i < g->n_outputs; i++) {
     const struct insitu__geometry_output *out = &g->outputs[i];
     slab->arrays[i].data = insitu__rows_rows(slab, out);
@@ -32316,7 +33272,7 @@ static insitu_status insitu__open_select_await(insitu_loader *ld, insitu_error *
   for (uint64_t i = 0; !status && i < g->n_variables; i++) {
     const struct insitu__geometry_array *a = &g->arrays[g->variables[i].array];
     status = insitu__read_axes_await(
-        ld, &known, &a->zarr, &ld->config.variables[i], (int)a->axis, g->variables[i].axis, err);
+        ld, &known, &a->zarr, &ld->config.variables[i], a->drawn_mask, g->variables[i].axis, err);
   }
   insitu__read_coordinates_free(ld, known);
   return status;
@@ -32521,9 +33477,10 @@ struct insitu__check_job {
   const struct insitu__geometry_region *region;
   const struct insitu__zarr_array *zarr;
   const struct insitu__zarr_object *object; /* what one key of the array names */
-  unsigned axis;
-  uint64_t row, step, sample;       /* sample: on the array's sample axis */
-  uint64_t index[INSITU__MAX_DIMS]; /* the object's, in the grid of objects */
+  const struct insitu__geometry_array *array;
+  uint64_t row, step;
+  uint64_t sample[INSITU__MAX_DIMS]; /* on the array's sample axes */
+  uint64_t index[INSITU__MAX_DIMS];  /* the object's, in the grid of objects */
   char key[INSITU__MAX_KEY];
   char *stored; /* n bytes; NULL: the object is absent, or cannot be read */
   uint64_t n;
@@ -32725,12 +33682,12 @@ static void insitu__check_differs(struct insitu__check_job *c, const uint64_t *x
   insitu__check_print(wanted, c->variable->dtype, should);
   c->status = insitu__error_set(&c->error, INSITU_E_CHECK,
       "rank %d, check, array %.200s, chunk %.200s: variable %.80s, batch %" PRIu64 ", row %" PRIu64
-      ", sample %" PRIu64 ", element [%s]: the batch holds %s, the archive %s%s%.200s; the fault "
+      ", sample %" PRId64 ", element [%s]: the batch holds %s, the archive %s%s%.200s; the fault "
       "is this library's, not yours: report it with this "
       "message",
       (int)c->it->loader->config.rank, c->zarr->path, c->key, c->variable->label,
-      c->slab->number % c->it->batches, c->row, c->sample, at, shown, wanted,
-      c->damage.status ? " as the fill value, for " : "", c->damage.message);
+      c->slab->number % c->it->batches, c->row, (int64_t)c->sample[c->array->axis], at, shown,
+      wanted, c->damage.status ? " as the fill value, for " : "", c->damage.message);
 }
 
 /* Compares the elements of the row that lie in the object, until one differs. */
@@ -32745,9 +33702,10 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   bool may_be_fill = c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
                                       insitu__loader_get(&ld->count.bad_chunks));
   for (unsigned d = 0; d < z->ndim; d++) {
-    uint64_t step = d == c->axis ? 1 : box->step[d];
-    lo[d] = d == c->axis ? c->sample : box->lowest[d];
-    hi[d] = d == c->axis ? c->sample + 1 : insitu__select_end(box, d);
+    bool drawn = insitu__geometry_is_drawn(c->array, d);
+    uint64_t step = drawn ? 1 : box->step[d];
+    lo[d] = drawn ? c->sample[d] : box->lowest[d];
+    hi[d] = drawn ? c->sample[d] + 1 : insitu__select_end(box, d);
     /* the first and the last one in the object, counted on from the region's first */
     uint64_t begin = c->index[d] * c->object->chunk[d];
     if (lo[d] < begin) lo[d] += insitu__base_ceil_div(begin - lo[d], step) * step;
@@ -32762,7 +33720,7 @@ static void insitu__check_compare(struct insitu__check_job *c) {
              x[c->object->order[k]] % c->object->chunk[c->object->order[k]];
     to += (v->channel * v->n_steps + c->step) * v->step_bytes;
     for (unsigned d = 0; d < z->ndim; d++) {
-      if (d == c->axis) continue;
+      if (insitu__geometry_is_drawn(c->array, d)) continue;
       uint64_t number = (x[d] - box->lowest[d]) / box->step[d];
       uint64_t place = box->falls[d] ? box->place[d] - number : box->place[d] + number;
       to += place * (uint64_t)v->dst_stride[d];
@@ -32781,7 +33739,7 @@ static void insitu__check_compare(struct insitu__check_job *c) {
     more = false;
     /* the next element: count up from the last axis */
     for (unsigned d = z->ndim; d-- > 0 && !more;) {
-      x[d] += d == c->axis ? 1 : box->step[d];
+      x[d] += insitu__geometry_is_drawn(c->array, d) ? 1 : box->step[d];
       more = x[d] < hi[d];
       if (!more) x[d] = lo[d];
     }
@@ -32828,28 +33786,31 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   c->region = &g->regions[c->variable->region + h / 7 % c->variable->regions];
   const struct insitu__select_box *box = &c->region->box;
   c->zarr = &a->zarr;
-  c->axis = a->axis;
+  c->array = a;
   c->object = &c->zarr->object;
   c->step = h % c->variable->n_steps;
-  int64_t shown = ((const int64_t *)(const void *)(c->slab->memory + g->indices))[c->row],
-          anchor = -1;
+  const int64_t *shown =
+      (const int64_t *)(const void *)(c->slab->memory + g->places) + c->row * g->n_axes;
+  int64_t anchor[INSITU__MAX_AXES] = {-1};
   uint64_t batch = c->slab->number % it->batches, objects = 1, n[INSITU__MAX_DIMS];
   if (!insitu__plan_locate(
-          &it->plan, &it->order[c->slab->number / it->batches & 1], batch, c->row, &anchor) ||
-      anchor != shown) {
+          &it->plan, &it->order[c->slab->number / it->batches & 1], batch, c->row, anchor) ||
+      memcmp(anchor, shown, g->n_axes * sizeof *anchor)) {
     c->status = insitu__error_set(&c->error, INSITU_E_CHECK,
         "rank %d, check, batch %" PRIu64 ", row %" PRIu64 ": the batch shows anchor %" PRId64
         ", the order says %" PRId64
         "; the fault is this library's, not yours: report it with this message",
-        (int)ld->config.rank, batch, c->row, shown, anchor);
+        (int)ld->config.rank, batch, c->row, shown[0], anchor[0]);
     return;
   }
 
-  c->sample = (uint64_t)(anchor + desc->offset + (desc->n_steps ? desc->steps[c->step] : 0));
+  for (unsigned k = 0; k < a->n_drawn; k++) c->sample[a->drawn[k].axis] = (uint64_t)anchor[k];
+  c->sample[a->axis] += (uint64_t)(desc->offset + (desc->n_steps ? desc->steps[c->step] : 0));
   for (unsigned d = 0; d < c->zarr->ndim; d++) {
-    n[d] = d == c->axis ? 1
-                        : (insitu__select_end(box, d) - 1) / c->object->chunk[d] -
-                              box->lowest[d] / c->object->chunk[d] + 1;
+    n[d] = insitu__geometry_is_drawn(a, d)
+               ? 1
+               : (insitu__select_end(box, d) - 1) / c->object->chunk[d] -
+                     box->lowest[d] / c->object->chunk[d] + 1;
     objects *= n[d];
   }
 
@@ -32857,7 +33818,9 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   for (uint64_t k = 0; !c->status && k < insitu__base_min(objects, INSITU__CHECK_OBJECTS); k++) {
     uint64_t rest = (h + k) % objects;
     for (unsigned d = c->zarr->ndim; d-- > 0; rest /= n[d])
-      c->index[d] = (d == c->axis ? c->sample : box->lowest[d]) / c->object->chunk[d] + rest % n[d];
+      c->index[d] =
+          (insitu__geometry_is_drawn(a, d) ? c->sample[d] : box->lowest[d]) / c->object->chunk[d] +
+          rest % n[d];
     memset(&c->damage, 0, sizeof c->damage);
     if (insitu__zarr_chunk_key(c->zarr, c->index, c->key, sizeof c->key) < 0) return;
     if (insitu__reactor_call(&ld->reactor, insitu__check_await, c)) c->status = INSITU_E_NOMEM;
@@ -33895,15 +34858,16 @@ INSITU_DEF insitu_status insitu_iter_set_steps(
 }
 
 INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *it, uint64_t epoch, uint64_t batch,
-    uint64_t row, int64_t *anchor, insitu_error *err) {
+    uint64_t row, int64_t *index, insitu_error *err) {
   insitu_status status = insitu__public_begin_iter(it, true, err);
   struct insitu__order o;
   if (status) return status;
-  if (!anchor)
-    return insitu__error_set(err, INSITU_E_ARG, "locate: anchor is NULL; give its address");
+  if (!index)
+    return insitu__error_set(
+        err, INSITU_E_ARG, "locate: index is NULL; give the address of n_axes numbers");
   status = insitu__plan_order(&it->plan, epoch, &o, err);
   if (status) return status;
-  bool found = insitu__plan_locate(&it->plan, &o, batch, row, anchor);
+  bool found = insitu__plan_locate(&it->plan, &o, batch, row, index);
   insitu__order_free(&o);
   if (found) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_ARG,

@@ -52,16 +52,18 @@ static void counted(const struct insitu__split *s, const insitu_loader_desc *d,
         inside = inside && y >= 0 && y < (int64_t)samples &&
                  (d->split_spill || p == INSITU_ALL || kept[y] == p);
       }
-      struct insitu__split_unit u = insitu__split_find(s, &s->part[p], (int64_t)x);
-      FUZZ_HOLDS(
-          u.lo <= (int64_t)x && (int64_t)x < u.hi && (u.unit != UINT64_MAX) == (mine && inside));
+      struct insitu__split_unit u, same;
+      int64_t at = (int64_t)x;
+      insitu__split_find(&s->part[p], &at, &u);
+      FUZZ_HOLDS(u.lo[0] <= at && at < u.hi[0] && !u.none == (mine && inside));
       dropped += mine && !inside;
-      if (u.unit == UINT64_MAX) continue;
-      FUZZ_HOLDS(u.unit == (u.lo == (int64_t)x ? units : last) &&
-                 u.lo / (int64_t)s->unit_rows == (u.hi - 1) / (int64_t)s->unit_rows);
-      FUZZ_HOLDS(insitu__split_unit_anchor(s, &s->part[p], u.unit) == u.lo);
-      units += u.lo == (int64_t)x;
-      last = u.unit;
+      if (u.none) continue;
+      FUZZ_HOLDS(u.unit[0] == (u.lo[0] == at ? units : last) &&
+                 u.lo[0] / (int64_t)s->unit_rows == (u.hi[0] - 1) / (int64_t)s->unit_rows);
+      insitu__split_unit_at(&s->part[p], true, u.unit[0], &same);
+      FUZZ_HOLDS(same.lo[0] == u.lo[0] && same.hi[0] == u.hi[0]);
+      units += u.lo[0] == at;
+      last = u.unit[0];
       anchors++;
     }
     FUZZ_HOLDS(s->part[p].anchors == anchors && s->part[p].units == units &&
@@ -91,13 +93,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
       .split_spill = data[3] & 1};
   struct insitu__geometry_view views[3] = {{0}};
   struct insitu__geometry_array array = {.views = views, .n_views = data[2] & 7 ? 3 : 1};
-  struct insitu__geometry g = {.arrays = &array, .n_arrays = 1, .samples = 7, .chunk = 7};
+  struct insitu__geometry g = {
+      .arrays = &array, .n_arrays = 1, .samples = 7, .chunk = 7, .n_axes = 1, .axes = {{7, 7}}};
   for (int i = 0; i < 3; i++) views[i].delta = reach[data[2] & 7][i];
   char *text = fuzz_copy(data + 4, n - 4);
   struct insitu__text_json j = {0};
   insitu_error err = {0};
   if (insitu__text_json_parse(&j, text, n - 4, "m.json", NULL) == INSITU_OK) {
-    g.samples = fact(&j, "n_samples", INSITU__MAX_SAMPLES);
+    g.samples = g.axes[0].samples = fact(&j, "n_samples", INSITU__MAX_SAMPLES);
     g.chunk = fact(&j, "sample_chunk_size", INSITU__MAX_CHUNK);
   }
   struct insitu__split s = {0};

@@ -30,13 +30,16 @@ static void make_geometry(
   m->g.variables = m->variable;
   m->g.regions = m->region;
   m->g.n_arrays = m->g.n_variables = m->g.n_regions = (uint64_t)n_arrays;
-  m->g.samples = samples;
+  m->g.samples = m->g.axes[0].samples = samples;
+  m->g.n_axes = 1;
   for (int i = 0; i < n_arrays; i++) {
     struct insitu__geometry_array *a = &m->array[i];
     a->zarr.ndim = 2; /* array i has i + 1 fields, which its variable wants all */
     a->samples = samples;
     a->rows = rows[i];
     a->chunks = insitu__base_ceil_div(samples, rows[i]);
+    a->drawn[0] = (struct insitu__geometry_drawn){.rows = a->rows, .chunks = a->chunks};
+    a->n_drawn = a->drawn_mask = 1;
     a->tile_n[0] = m->region[i].tile_hi[0] = 1;
     a->tile_n[1] = m->region[i].tile_hi[1] = m->region[i].fields = 1 + (uint64_t)i;
     m->variable[i].fields = 1 + (uint64_t)i;
@@ -47,7 +50,7 @@ static void make_geometry(
     a->n_views = 1 + support_below(3);
     m->variable[i].array = m->region[i].array = m->region[i].variable = (uint32_t)i;
     m->variable[i].n_steps = a->n_views;
-    m->g.chunk = insitu__base_max(m->g.chunk, rows[i]);
+    m->g.chunk = m->g.axes[0].chunk = insitu__base_max(m->g.chunk, rows[i]);
     bool steps = support_below(2); /* neighbouring samples, one group */
     for (uint64_t v = 0; v < a->n_views; v++) {
       struct insitu__geometry_view *view = &m->view[i][v];
@@ -75,7 +78,7 @@ static insitu_loader_desc desc_of(uint64_t batch, uint64_t block, uint64_t unit)
 static void test_equal_views(void **state) {
   (void)state;
   struct insitu__geometry_view view[26];
-  struct insitu__geometry_array a = {.rows = 4, .views = view, .n_views = 26};
+  struct insitu__geometry_array a = {.rows = 4, .n_drawn = 1, .views = view, .n_views = 26};
   int distinct[2] = {0};
   for (uint32_t v = 0; v < 26; v++)
     view[v] = (struct insitu__geometry_view){.region = v / 2, .delta = v % 2};
@@ -162,26 +165,30 @@ static void test_split_against_brute_force(void **state) {
               inside && archive &&
               (d.split_spill || (p == INSITU_ALL ? y >= base_lo && y < base_hi : owner[y] == p));
         }
-        struct insitu__split_unit u = insitu__split_find(&s, &s.part[p], x);
-        assert_true(u.lo <= x && x < u.hi);
-        assert_int_equal(u.unit != UINT64_MAX, mine && inside);
+        struct insitu__split_unit u, same;
+        insitu__split_find(&s.part[p], &x, &u);
+        assert_true(u.lo[0] <= x && x < u.hi[0]);
+        assert_int_equal(!u.none, mine && inside);
         dropped += mine && !inside;
-        if (u.unit == UINT64_MAX) continue;
+        if (u.none) continue;
         anchors++;
         /* units are numbered in the archive's order, one per group of unit_rows and segment */
-        if (u.lo == x) {
-          assert_int_equal(u.unit, next++);
+        if (u.lo[0] == x) {
+          assert_int_equal(u.unit[0], next++);
           rows_before = (uint64_t)x;
         }
-        assert_int_equal(u.unit, next - 1);
+        assert_int_equal(u.unit[0], next - 1);
         assert_int_equal((uint64_t)x / s.unit_rows, rows_before / s.unit_rows);
-        assert_int_equal(insitu__split_unit_anchor(&s, &s.part[p], u.unit), u.lo);
-        bool short_unit = u.hi - u.lo < (int64_t)s.unit_rows;
-        if (u.lo == x) {
+        insitu__split_unit_at(&s.part[p], true, u.unit[0], &same);
+        assert_int_equal(same.lo[0], u.lo[0]);
+        assert_int_equal(same.hi[0], u.hi[0]);
+        assert_int_equal(same.n[0], u.hi[0] - u.lo[0]);
+        bool short_unit = u.n[0] < s.unit_rows;
+        if (u.lo[0] == x) {
           bool listed = false;
           for (uint64_t i = 0; i < s.part[p].n_irregular; i++)
-            if (s.part[p].irregular[i].unit == u.unit)
-              listed = s.part[p].irregular[i].rows == (uint64_t)(u.hi - u.lo);
+            if (s.part[p].irregular[i].unit == u.unit[0])
+              listed = s.part[p].irregular[i].rows == u.n[0];
           assert_int_equal(listed, short_unit);
         }
         assert_true(x > last);
@@ -218,11 +225,12 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
       int64_t anchor = -1;
       uint64_t b, r;
       assert_true(insitu__plan_locate(p, &o, s.batch, s.row, &anchor));
-      assert_int_equal(anchor, s.anchor);
+      assert_int_equal(anchor, s.anchor[0]);
       struct insitu__plan_map map = {.plan = p, .order = &o, .window = &s.current->window};
+      struct insitu__geometry_line line = {.at = {anchor}, .row = 7, .n = 1};
       struct insitu__plan_run run;
-      assert_true(insitu__plan_map_run(&map, anchor, anchor + 1, &run));
-      assert_int_equal(run.anchor, anchor);
+      assert_true(insitu__plan_map_run(&map, &line, &run));
+      assert_int_equal(run.row, 7);
       assert_int_equal(run.n, 1);
       insitu__plan_map_row(&map, run.at, &b, &r);
       assert_int_equal(b, s.batch);
@@ -255,7 +263,7 @@ static void scan_epoch(const struct insitu__plan *p, uint64_t epoch) {
     for (uint64_t i = 0; i < s.next_array; i++)
       for (uint64_t v = 0; v < p->geometry->arrays[i].n_views; v++)
         assert_int_equal(read[s.current->window.lane][i]
-                             [(uint64_t)(s.anchor + p->geometry->arrays[i].views[v].delta) /
+                             [(uint64_t)(s.anchor[0] + p->geometry->arrays[i].views[v].delta) /
                                  p->geometry->arrays[i].rows],
             (unsigned char)(s.current->window.index + 1));
   }
@@ -367,9 +375,12 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
   c->g.variables = c->variable;
   c->g.n_arrays = 1;
   c->g.n_variables = a->n_views = (uint64_t)n;
-  c->g.samples = a->samples = 40;
-  c->g.chunk = a->rows = 4;
+  c->g.samples = c->g.axes[0].samples = a->samples = 40;
+  c->g.chunk = c->g.axes[0].chunk = a->rows = 4;
+  c->g.n_axes = a->n_drawn = 1;
   a->chunks = 10;
+  a->drawn[0] = (struct insitu__geometry_drawn){axis, a->rows, a->chunks};
+  a->drawn_mask = UINT32_C(1) << axis;
   a->zarr.ndim = a->zarr.axes = 3;
   a->axis = axis;
   a->views = c->view;
@@ -391,7 +402,7 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
     insitu_variable want = {.slices = slices, .n_slices = 2};
     insitu_error err = {0};
     insitu_status status =
-        insitu__geometry_slices(&a->zarr, &want, (int)axis, c->variable[v].axis, &err);
+        insitu__geometry_slices(&a->zarr, &want, a->drawn_mask, c->variable[v].axis, &err);
     if (!status) status = insitu__geometry_regions(&c->g, (uint64_t)v, &err);
     if (status) fail_msg("%s", err.message);
   }
