@@ -2261,6 +2261,97 @@ static void test_describe(void **state) {
   finish();
 }
 
+/* Fewer steps of z: every element is right, fewer bytes are copied to each device, and what is
+ * held, as a batch and as a tensor, stays as it was. */
+static void seen_steps(const struct seen *s, uint64_t shown) {
+  for (uint64_t i = 0; i < VARS; i++) {
+    insitu_variable v = places_variable[i];
+    if (v.n_steps) v.n_steps = shown;
+    support_check_array(&s->b, i, &v, &places_array[places_of[i]], 0);
+  }
+}
+static void test_steps(void **state) {
+  /* bytes of a batch of 32 rows that are copied: of x, y and d, and of z by its steps */
+  static const struct {
+    const char *place;
+    uint64_t devices, others, z[4];
+  } cases[] = {{ALL_DEVICE, 1, 7680 + 256 + 2560, {0, 256, 512, 768}},
+      {MIXED, 1, 7680 + 2560, {0, 0, 0, 0}}, {TWO, 2, 7680 + 2560, {0, 256, 512, 768}},
+      {"21 20 20 10", 2, 7680 + 256, {0, 256, 512, 768}}};
+  static const uint64_t shown[] = {3, 1, 2, 3, 2};
+  (void)state;
+  EACH_MODE (m)
+    for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, cases[k].place);
+      d->batch_size = 32;
+      d->hold_epoch = 1;
+      d->check = m % 2;
+      int home = cases[k].place[1] == '1';
+      begin(2, m + 1);
+      choose(home);
+      insitu_loader *ld = open_here(d);
+      insitu_iter_desc id = all(home);
+      id.max_held = 3;
+      insitu_iter *it = iter_or_fail(ld, &id);
+      consume(it, home, 0, NULL);
+      insitu_stats before = stats_of(ld);
+      insitu_batch *held = NULL;
+      struct seen *early = NULL;
+      struct dl tensor = {0};
+      for (size_t e = 0; e < sizeof shown / sizeof *shown; e++) {
+        insitu_error err = {0};
+        insitu_batch *b;
+        if (insitu_iter_set_steps(it, "z", shown[e], &err)) fail_msg("%s", err.message);
+        same_device();
+        while (insitu_iter_next(it, 20000, &b, &err) == INSITU_OK) {
+          static unsigned char fixed[32 * 21];
+          struct seen *s = save(b, home);
+          assert_int_equal(b->arrays[2].shape[1], shown[e]);
+          assert_int_equal(b->arrays[2].bytes, 32 * 7 * shown[e]);
+          assert_int_equal(
+              insitu_batch_copy_to(b, 2, fixed, b->arrays[2].bytes, streams[home], &err),
+              INSITU_OK);
+          sync_all();
+          assert_memory_equal(fixed, s->arrays[2].data, b->arrays[2].bytes);
+          seen_steps(s, shown[e]);
+          seen_free(s);
+          if (e != 1 || held) {
+            release_behind_all(&b, home);
+            continue;
+          }
+          held = b;
+          early = seen_new(b);
+          tensor = dl_export(b, 2, true, streams[home]);
+        }
+        insitu_stats now = stats_of(ld);
+        uint64_t uploads = now.uploads - before.uploads,
+                 each = cases[k].others + cases[k].z[shown[e]];
+        assert_true(uploads > 0 && uploads % cases[k].devices == 0);
+        assert_int_equal(
+            now.uploaded_bytes - before.uploaded_bytes, uploads / cases[k].devices * each);
+        assert_int_equal(now.device_bytes, before.device_bytes);
+        assert_int_equal(now.memory_promised, before.memory_promised);
+        before = now;
+      }
+      const int64_t shape[] = {32, 1, 7};
+      assert_memory_equal(dl_tensor(tensor)->shape, shape, sizeof shape);
+      assert_memory_equal(held->arrays[2].shape, shape, sizeof shape);
+      assert_ptr_equal(dl_tensor(tensor)->data, held->arrays[2].data);
+      for (uint64_t i = 0; i < VARS; i++) save_array(&held->arrays[i], home, early->arrays[i].data);
+      sync_all();
+      seen_steps(early, 1);
+      seen_free(early);
+      close_iter(&it);
+      close_loader(&ld);
+      release_behind_all(&held, home);
+      sync_all();
+      dl_delete(tensor);
+      sync_all();
+      finish();
+    }
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_device),
@@ -2296,6 +2387,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_host_behind_a_stream),
       cmocka_unit_test(test_check),
       cmocka_unit_test(test_moves),
+      cmocka_unit_test(test_steps),
       cmocka_unit_test(test_cancel),
       cmocka_unit_test(test_damaged),
       cmocka_unit_test(test_evaluation),

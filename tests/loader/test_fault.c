@@ -1075,6 +1075,54 @@ static void test_plans(void **state) {
   insitu_iter_close(&it);
 }
 
+/* Without memory for it, an iterator shows as many steps as before. */
+static void test_steps(void **state) {
+  (void)state;
+  static const int64_t steps[] = {0, 3, 1};
+  const insitu_variable v[] = {{.label = "x", .path = "a", .steps = steps, .n_steps = 3},
+      {.label = "y", .path = "a", .steps = steps, .n_steps = 2}};
+  EACH_MODE (m)
+    for (int site = HEAP; site <= STACK; site++)
+      for (int n = 1, shown = 2;; n++) {
+        struct baseline before = take_baseline();
+        insitu_loader_desc d = desc_of(&kinds[0], m, 0);
+        insitu_iter_desc id = {.api = INSITU_API};
+        insitu_loader *ld = NULL;
+        insitu_iter *it = NULL;
+        insitu_batch *b;
+        insitu_error err = {0};
+        d.variables = v;
+        d.hold_epoch = 1; /* so that nothing else takes memory */
+        must(!insitu_loader_open(&d, &ld, &err) && !insitu_iter_open(ld, &id, &it, &err), "open");
+        must(!insitu_iter_set_steps(it, "x", 2, &err), "%s", err.message);
+        while (!insitu_iter_next(it, INSITU_FOREVER, &b, &err)) insitu_batch_release(&b);
+        arm(modes[m].name, &(struct spec){site, FAIL, ENOMEM}, n, true);
+        insitu_status status = insitu_iter_set_steps(it, "x", 1, &err);
+        bool hit = fault.hits;
+        must(!status || hit, "%s", err.message); /* it may do without some of it */
+        if (status) check_error(status, &err);
+        disarm();
+        shown = status ? 2 : 1;
+        while (!insitu_iter_next(it, INSITU_FOREVER, &b, &err)) {
+          const float *x = b->arrays[0].data, *y = b->arrays[1].data;
+          must(b->arrays[0].shape[1] == shown && b->arrays[1].shape[1] == 2, "another shape");
+          for (uint64_t r = 0; r < b->rows; r++)
+            for (int k = 0; k < 2; k++) {
+              uint64_t at[] = {(uint64_t)(b->sample_indices[r] + steps[k]), 599};
+              float want = (float)support_expect(&kinds[0].a[0], at);
+              must(k >= shown || x[(r * (uint64_t)shown + (uint64_t)k) * 600 + 599] == want, "x");
+              must(y[(r * 2 + (uint64_t)k) * 600 + 599] == want, "y");
+            }
+          insitu_batch_release(&b);
+        }
+        insitu_iter_close(&it);
+        insitu_loader_close(&ld);
+        check_leaks(&before);
+        if (!hit) break;
+        must(n < 100, "no end of calls");
+      }
+}
+
 /* ---- shards, and arrays read whole: a call fails once; the outcome is right, or one clear error
  * and right the next time ---- */
 static const struct support_array sharded = {.name = "s",
@@ -1252,6 +1300,6 @@ int main(void) {
       cmocka_unit_test(test_one_chunk), cmocka_unit_test(test_near_names),
       cmocka_unit_test(test_manifest_save), cmocka_unit_test(test_cancel),
       cmocka_unit_test(test_close), cmocka_unit_test(test_close_without_memory),
-      cmocka_unit_test(test_plans)};
+      cmocka_unit_test(test_plans), cmocka_unit_test(test_steps)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
