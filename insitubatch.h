@@ -132,6 +132,22 @@
  *     if (resume) insitu_iter_restore(train, &state, &err);
  *     insitu_iter_set_steps(train, "y", 1 + epoch / 5, &err);
  *
+ *   No sample is dropped silently. insitu_plan, insitu_loader_describe, `insitu plan` and the log
+ *   (level info, when an iterator is opened) have one table: the samples of the archive, less what
+ *   each reason drops, are what an epoch delivers. A sample counts for the first reason that holds:
+ *
+ *     range          it lies outside the start and stop, or the dates, of a sample axis
+ *     stride         an axis's stride leaves it out
+ *     other_split    it belongs to another split, or to none
+ *     gap            split_gap leaves it out
+ *     archive_edge   its window, by offset or steps, leaves the archive
+ *     split_edge     its window leaves the split (never with split_spill)
+ *     tail           too few are left for a last batch (shuffled; others in every epoch)
+ *
+ *   A reason below other_split that drops more than a tenth of a split is a warning in the log,
+ *   when the first iterator of the split is opened. A split without enough samples for a batch is
+ *   refused with the table, and with what to do about the reason that drops most.
+ *
  * ---- 4. RANKS AND ROWS ----
  *
  *   Each process opens its own loader with its rank and world. Nothing is sent between processes.
@@ -653,7 +669,7 @@ enum {
    * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
    * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
    * insitu_variable has map; insitu_loader_desc has axes, n_axes and split_axis, insitu_batch has
-   * axis_indices and n_axes. */
+   * axis_indices and n_axes, insitu_plan has space and dropped. */
   INSITU_API = 5,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -1054,16 +1070,31 @@ typedef struct insitu_batch {
 } insitu_batch;
 
 /* ---- what is known before reading ---- */
+/* Why an epoch of a split does not deliver an anchor of the archive. An anchor counts for the first
+ * reason that holds, in this order; see SELECTION in the manual. */
+enum {
+  INSITU_DROP_RANGE = 0,        /* outside start and stop, or the dates, of a sample axis */
+  INSITU_DROP_STRIDE = 1,       /* left out by an axis's stride */
+  INSITU_DROP_OTHER_SPLIT = 2,  /* of another split, or of none */
+  INSITU_DROP_GAP = 3,          /* left out by split_gap */
+  INSITU_DROP_ARCHIVE_EDGE = 4, /* its window leaves the archive */
+  INSITU_DROP_SPLIT_EDGE = 5,   /* its window leaves the split */
+  INSITU_DROP_TAIL = 6,         /* too few for a last batch; shuffled only: others each epoch */
+  INSITU_DROPS = 7              /* how many reasons there are */
+};
+
+/* "range", "stride", "other_split", "gap", "archive_edge", "split_edge", "tail". [any thread] */
+INSITU_DEF const char *insitu_drop_name(int32_t drop);
+
 /* What one epoch of a split costs. Counts are of this rank unless they say global. */
 typedef struct insitu_plan {
   /* estimated 1: reads, distinct... are extrapolated from evenly spaced windows */
   uint32_t order_version, estimated;
   uint64_t samples;       /* global: anchors of the split */
   uint64_t batches, rows; /* per epoch */
-  /* global: anchors whose window leaves the split or the archive */
-  uint64_t dropped_edge;
-  /* global: anchors dropped each epoch to fill the last batch (shuffled only) */
-  uint64_t dropped_tail;
+  /* global: anchors of the whole archive, and how many of them each reason takes, by
+   * INSITU_DROP_...; what is left is what an epoch delivers */
+  uint64_t space, dropped[INSITU_DROPS];
   /* global: units; rows of a full one; lanes; units of one lane's window */
   uint64_t units, unit_rows, lanes, window;
   uint64_t span; /* T: batches that one window's rows can fall into */
@@ -25119,8 +25150,9 @@ struct insitu__split_part {
   struct insitu__geometry_interval *range;
   struct insitu__split_line line[INSITU__MAX_AXES];
   unsigned n_lines;
-  uint64_t units, anchors, dropped; /* dropped: anchors of range that are in no segment */
-  uint64_t unit_rows;               /* anchors that a unit holds at most */
+  uint64_t units, anchors;
+  uint64_t left[INSITU_DROP_TAIL]; /* anchors that remain behind each reason to drop one */
+  uint64_t unit_rows;              /* anchors that a unit holds at most */
   struct insitu__order_irregular *irregular;
   uint64_t n_irregular;
   uint64_t *classes;     /* of several lines, in pairs: units, and anchors of one */
@@ -25131,11 +25163,29 @@ struct insitu__split_part {
 struct insitu__split {
   struct insitu__split_part part[INSITU__SPLIT_PARTS];
   uint64_t unit_rows; /* indexes of a group of the axis that steps count along */
+  uint64_t space;     /* anchors of the whole archive */
   bool by_chunks;     /* decided by chunks: can be saved as a manifest */
   uint64_t hash;
 };
 
 static const char *const insitu__split_names[INSITU__SPLIT_PARTS] = {"train", "val", "test", "all"};
+
+/* The reasons to drop an anchor, by INSITU_DROP_...: the name, words for tables, and what to do
+ * where one takes too much. */
+static const struct insitu__split_drop {
+  const char *name, *words, *advice;
+} insitu__split_drops[INSITU_DROPS] = {
+    {"range", "outside the range asked for",
+        "widen the start and stop, or the dates, of the sample axes"},
+    {"stride", "left out by a stride", "use smaller strides"},
+    {"other_split", "in another split or in none",
+        "give the split more of the archive: a larger fraction or range, or more chunks of the "
+        "manifest"},
+    {"gap", "left out by split_gap", "lower split_gap, or use contiguous splits"},
+    {"archive_edge", "window leaves the archive", "use smaller offsets and steps"},
+    {"split_edge", "window leaves the split",
+        "use contiguous splits, smaller offsets and steps, or split_spill"},
+    {"tail", "too few for a last batch", "lower batch_size"}};
 
 /* Appends an interval, which must not begin before the last one. One that touches or overlaps the
  * last is joined with it, and an empty one is left out, so that lists stay as short as can be.
@@ -25709,15 +25759,11 @@ static insitu_status insitu__split_product(struct insitu__split_part *p, insitu_
   return p->n_lines > 1 && p->units ? insitu__split_classes(p, err) : INSITU_OK;
 }
 
-/* The anchors of one part along the axis that steps count along. inside: where reads may go. A
- * sample with several reads may have them in different intervals of `inside`, so each view narrows
- * the segments by itself. Each takes time by the number of intervals, never of samples. False: no
- * memory. */
-static bool insitu__split_cut(struct insitu__split_part *p,
+/* Leaves of a line the anchors whose reads all lie inside. A sample with several reads may have
+ * them in different intervals of `inside`, so each view narrows the segments by itself. Each takes
+ * time by the number of intervals, never of samples. False: no memory. */
+static bool insitu__split_narrow(struct insitu__split_line *line,
     const struct insitu__geometry_interval *inside, const struct insitu__geometry *g) {
-  struct insitu__split_line *line = &p->line[g->along];
-
-  if (!insitu__split_meet(&line->segments, p->range, p->range, NULL)) return false; /* a copy */
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     if (insitu__geometry_again(g, i)) continue; /* it would narrow nothing */
@@ -25732,6 +25778,44 @@ static bool insitu__split_cut(struct insitu__split_part *p,
   }
 
   return true;
+}
+
+/* The anchors at which every view shows an index of the archive; none: it ends before it begins. */
+static struct insitu__geometry_interval insitu__split_whole(const struct insitu__geometry *g) {
+  int64_t samples = (int64_t)g->samples;
+  struct insitu__geometry_interval whole = {0, samples};
+
+  for (uint64_t i = 0; i < g->n_arrays; i++)
+    for (uint64_t v = 0; v < g->arrays[i].n_views; v++)
+      whole = insitu__split_overlap(
+          whole, insitu__geometry_anchors(&g->arrays[i].views[v], 0, samples));
+  return whole;
+}
+
+/* Anchors in a list of intervals along a line. base: an anchor that is not behind any of them. */
+static uint64_t insitu__split_total(const struct insitu__split_line *line,
+    const struct insitu__geometry_interval *list, int64_t base) {
+  uint64_t n = 0;
+
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
+    n += insitu__split_count(line, base, list[i].hi) - insitu__split_count(line, base, list[i].lo);
+  return n;
+}
+
+/* The anchors of one part along the axis that steps count along; its range is what the gap left.
+ * whole: see insitu__split_whole; base: the first index that takes part; spill: reads may leave the
+ * range. False: no memory. */
+static bool insitu__split_cut(struct insitu__split_part *p,
+    const struct insitu__geometry_interval *whole, int64_t base, bool spill,
+    const struct insitu__geometry *g) {
+  struct insitu__split_line *line = &p->line[g->along];
+
+  p->left[INSITU_DROP_GAP] = insitu__split_total(line, p->range, base);
+  if (!insitu__split_meet(&line->segments, p->range, whole, NULL)) return false;
+  p->left[INSITU_DROP_ARCHIVE_EDGE] = insitu__split_total(line, line->segments, base);
+  if (!spill && !insitu__split_narrow(line, p->range, g)) return false;
+  p->left[INSITU_DROP_SPLIT_EDGE] = insitu__split_total(line, line->segments, base);
+  return insitu__split_line_trim(line, base);
 }
 
 /* The hash of every part's anchors, by which a state knows the split that it was made with. A
@@ -25752,18 +25836,15 @@ static void insitu__split_hash(struct insitu__split *s) {
   }
 }
 
-/* Anchors of the part as if no read left its range. base: an anchor before all of them. */
-static uint64_t insitu__split_anchors_of(
-    const struct insitu__split_part *p, const struct insitu__geometry *g, int64_t base) {
-  const struct insitu__split_line *along = &p->line[g->along];
-  uint64_t n = 0;
-
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(p->range); i++)
-    n += insitu__split_count(along, base, p->range[i].hi) -
-         insitu__split_count(along, base, p->range[i].lo);
-  for (unsigned k = 0; k < p->n_lines; k++)
-    if (k != g->along) n *= p->line[k].anchors;
-  return n;
+/* What is left of a part behind each reason is known along the axis that steps count along: the
+ * product with its other lines, which no later reason cuts. in_range: indexes that take part, of
+ * all axes. */
+static void insitu__split_left(
+    struct insitu__split_part *p, const struct insitu__geometry *g, uint64_t in_range) {
+  for (int r = INSITU_DROP_RANGE + 1; r < INSITU_DROP_TAIL; r++)
+    for (unsigned k = 0; k < p->n_lines; k++)
+      if (k != g->along) p->left[r] *= p->line[k].anchors;
+  p->left[INSITU_DROP_RANGE] = in_range;
 }
 
 /* Which indexes of axis number k of the draw space take part, and every how many. */
@@ -25789,14 +25870,21 @@ static insitu_status insitu__split_base(const insitu_loader_desc *desc,
 }
 
 /* Begins the lines of all parts. Those of axes that the split does not cut are known then. *base
- * becomes what takes part of the axis that it does cut. */
+ * becomes what takes part of the axis that it does cut, *in_range how many indexes of all axes do.
+ */
 static insitu_status insitu__split_lines(struct insitu__split *s, const insitu_loader_desc *desc,
-    const struct insitu__geometry *g, struct insitu__geometry_interval *base, insitu_error *err) {
+    const struct insitu__geometry *g, struct insitu__geometry_interval *base, uint64_t *in_range,
+    insitu_error *err) {
+  s->space = *in_range = 1;
   for (unsigned k = 0; k < g->n_axes; k++) {
     struct insitu__geometry_interval in;
     uint64_t stride, group = k == g->along ? s->unit_rows : g->axes[k].chunk;
     insitu_status status = insitu__split_base(desc, g, k, &in, &stride, err);
     if (status) return status;
+    if (!insitu__base_mul(s->space, g->axes[k].samples, &s->space))
+      return insitu__error_set(err, INSITU_E_SPLIT,
+          "open: the axes have more than 2^64 samples in the archive; draw along fewer axes");
+    *in_range *= (uint64_t)(in.hi - in.lo);
     if (k == g->along) *base = in;
     if (stride > group) group *= insitu__base_ceil_div(stride, group); /* none without an anchor */
 
@@ -25818,9 +25906,10 @@ static insitu_status insitu__split_lines(struct insitu__split *s, const insitu_l
 static insitu_status insitu__split_init(struct insitu__split *s, const insitu_loader_desc *desc,
     const char *manifest, uint64_t manifest_bytes, const struct insitu__geometry *g,
     insitu_error *err) {
-  struct insitu__geometry_interval archive = {0, (int64_t)g->samples}, base;
+  struct insitu__geometry_interval base;
   s->unit_rows = g->chunk * desc->unit_chunks;
-  insitu_status status = insitu__split_lines(s, desc, g, &base, err);
+  uint64_t in_range;
+  insitu_status status = insitu__split_lines(s, desc, g, &base, &in_range, err);
   if (status) return status;
 
   bool exact = false;
@@ -25832,16 +25921,20 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
   else
     status = insitu__split_by_fraction(s, desc, insitu__base_ceil_div(g->samples, g->chunk), err);
   if (status) return status;
-  struct insitu__geometry_interval *all = NULL;
+  struct insitu__geometry_interval *whole = NULL;
   bool ok = (!s->by_chunks || insitu__split_ranges(s, base, g->chunk)) &&
             insitu__split_add(&s->part[INSITU_ALL].range, base) &&
-            insitu__split_gap(s, (int64_t)desc->split_gap) && insitu__split_add(&all, archive);
+            insitu__split_add(&whole, insitu__split_whole(g));
   for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++) {
     struct insitu__split_part *q = &s->part[p];
-    ok = insitu__split_cut(q, desc->split_spill ? all : q->range, g) &&
-         insitu__split_line_trim(&q->line[g->along], base.lo);
+    const struct insitu__split_line *along = &q->line[g->along];
+    q->left[INSITU_DROP_STRIDE] = insitu__split_count(along, base.lo, base.hi);
+    q->left[INSITU_DROP_OTHER_SPLIT] = insitu__split_total(along, q->range, base.lo);
   }
-  INSITU__ARRAY_FREE(all);
+  ok = ok && insitu__split_gap(s, (int64_t)desc->split_gap);
+  for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++)
+    ok = insitu__split_cut(&s->part[p], whole, base.lo, desc->split_spill, g);
+  INSITU__ARRAY_FREE(whole);
   if (!ok)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
@@ -25849,7 +25942,7 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
   for (int p = 0; !status && p < INSITU__SPLIT_PARTS; p++) {
     struct insitu__split_part *q = &s->part[p];
     status = insitu__split_product(q, err);
-    if (!status) q->dropped = insitu__split_anchors_of(q, g, base.lo) - q->anchors;
+    insitu__split_left(q, g, in_range);
   }
   insitu__split_hash(s);
   return status;
@@ -26177,6 +26270,68 @@ static insitu_status insitu__plan_lanes(struct insitu__plan *p, const insitu_loa
   return INSITU_OK;
 }
 
+/* How many anchors of the archive each reason takes from an epoch. */
+static void insitu__plan_dropped(const struct insitu__plan *p, uint64_t dropped[INSITU_DROPS]) {
+  uint64_t before = p->split->space;
+
+  for (int r = 0; r < INSITU_DROP_TAIL; r++) {
+    dropped[r] = before - p->part->left[r];
+    before = p->part->left[r];
+  }
+
+  dropped[INSITU_DROP_TAIL] = p->layout.sequential ? 0 : p->part->anchors % p->layout.global_batch;
+}
+
+/* The reasons that take something, as text: "; window leaves the split: 7", and so on. */
+static void insitu__plan_dropped_text(const struct insitu__plan *p, char *text, size_t cap) {
+  uint64_t dropped[INSITU_DROPS];
+  size_t at = 0;
+
+  *text = 0;
+  insitu__plan_dropped(p, dropped);
+  for (int r = 0; r < INSITU_DROPS; r++) {
+    if (!dropped[r]) continue;
+    int n =
+        snprintf(text + at, cap - at, "; %s: %" PRIu64, insitu__split_drops[r].words, dropped[r]);
+    at = insitu__base_min(cap - 1, at + (size_t)n);
+  }
+}
+
+/* Whether a reason takes more than a tenth of the split, which is worth a warning, and the warning.
+ * What other splits have, and what is outside the range, was asked for. */
+static bool insitu__plan_dropped_much(const struct insitu__split_part *part,
+    const uint64_t dropped[INSITU_DROPS], int drop, char *text, size_t cap) {
+  uint64_t own = part->left[INSITU_DROP_OTHER_SPLIT];
+
+  if (drop <= INSITU_DROP_OTHER_SPLIT || dropped[drop] <= own / 10) return false;
+  snprintf(text, cap, "%s: %" PRIu64 " of its %" PRIu64 " samples are dropped; %s",
+      insitu__split_drops[drop].words, dropped[drop], own, insitu__split_drops[drop].advice);
+  return true;
+}
+
+/* Refuses a split of which too few anchors are left for a batch. The reason that took most is the
+ * one to act on: of what takes anchors from the split, or where the split itself is too small, of
+ * what takes them from the archive. */
+static insitu_status insitu__plan_empty(
+    const struct insitu__plan *p, int part, uint64_t need, insitu_error *err) {
+  uint64_t dropped[INSITU_DROPS];
+  bool small = p->part->left[INSITU_DROP_OTHER_SPLIT] < need;
+  int first = small ? INSITU_DROP_RANGE : INSITU_DROP_OTHER_SPLIT + 1, most = first;
+  char text[400];
+
+  insitu__plan_dropped(p, dropped);
+  for (int r = first; r < INSITU_DROP_TAIL && (!small || r <= INSITU_DROP_OTHER_SPLIT); r++)
+    if (dropped[r] > dropped[most]) most = r;
+  insitu__plan_dropped_text(p, text, sizeof text);
+  return insitu__error_set(err, INSITU_E_SPLIT,
+      "split %s: %" PRIu64 " samples can be drawn of the archive's %" PRIu64
+      ", and a batch needs %" PRIu64 " (batch_size %" PRIu64 " x world %" PRIu64
+      ")%s. What takes most: %s; %s%s",
+      insitu__split_names[part], p->part->anchors, p->split->space, need, p->layout.batch,
+      p->layout.world, text, insitu__split_drops[most].words, insitu__split_drops[most].advice,
+      need > 1 ? ", or lower batch_size" : "");
+}
+
 /* Resolves the layout of one split's order. order: INSITU_SHUFFLED or INSITU_SEQUENTIAL. */
 static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insitu__geometry *g,
     const struct insitu__split *s, int part, int order, const insitu_loader_desc *desc,
@@ -26196,15 +26351,7 @@ static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insi
   /* cannot overflow: both are bounded by the desc's check */
   l->global_batch = desc->batch_size * world;
   uint64_t need = l->sequential ? 1 : l->global_batch;
-  if (p->part->anchors < need)
-    return insitu__error_set(err, INSITU_E_SPLIT,
-        "split %s: %" PRIu64 " samples can be drawn (%" PRIu64
-        " more were dropped because their windows leave the split), a batch "
-        "needs %" PRIu64 " (batch_size %" PRIu64 " x world %" PRIu64 "); the archive has %" PRIu64
-        " reference chunks of %" PRIu64
-        " samples to split: give this split more of them, or lower batch_size",
-        insitu__split_names[part], p->part->anchors, p->part->dropped, need, l->batch, world,
-        insitu__base_ceil_div(g->samples, g->chunk), g->chunk);
+  if (p->part->anchors < need) return insitu__plan_empty(p, part, need, err);
   /* windows overlap by the reach of the views: long enough that this re-reads at most a quarter */
   if (l->sequential) {
     uint64_t least = 4 * insitu__base_ceil_div(insitu__geometry_reach(g), s->unit_rows);
@@ -26956,8 +27103,8 @@ static insitu_status insitu__plan_describe(
   out->samples = p->part->anchors;
   out->batches = o.batches;
   out->rows = l->sequential ? insitu__order_rows(&o, l->first_lane) : o.batches * l->batch;
-  out->dropped_edge = p->part->dropped;
-  out->dropped_tail = l->sequential ? 0 : p->part->anchors % l->global_batch;
+  out->space = p->split->space;
+  insitu__plan_dropped(p, out->dropped);
   out->units = p->part->units;
   out->unit_rows = p->part->unit_rows;
   out->lanes = l->lanes;
@@ -28492,7 +28639,8 @@ struct insitu_loader {
   struct insitu__loader_tile *tiles;      /* max_inflight of them */
   struct insitu__loader_scratch *scratch; /* by worker: that worker's alone */
 
-  atomic_bool cancelled; /* any thread */
+  atomic_bool cancelled;  /* any thread */
+  atomic_uint drops_told; /* any thread: splits, as bits, whose warnings of drops were logged */
   struct insitu__loader_sched sched;
   struct insitu__loader_user user;
   struct insitu__loader_budget budget;
@@ -28744,6 +28892,28 @@ static void insitu__report_lap_log(insitu_iter *it, int64_t now) {
       insitu_stage_name(insitu__report_stage(lap.batches, stall, held_up[0], held_up[1], busy)),
       insitu__loader_get(&it->tally[epoch & 3].rereads),
       insitu__loader_get(&it->tally[epoch & 3].holes), retried);
+}
+
+/* The log's table of what an epoch of a new iterator does not deliver. A reason that takes much is
+ * a warning, once for each split. */
+static void insitu__report_dropped(const insitu_iter *it) {
+  insitu_loader *ld = it->loader;
+  const struct insitu__split_part *part = it->plan.part;
+  uint64_t dropped[INSITU_DROPS];
+  char text[400];
+
+  insitu__plan_dropped(&it->plan, dropped);
+  insitu__plan_dropped_text(&it->plan, text, sizeof text);
+  insitu__report_log(ld, 2,
+      "rank %d, iterator %s: an epoch delivers %" PRIu64 " of the archive's %" PRIu64 " samples%s",
+      (int)ld->config.rank, insitu__split_names[it->split],
+      part->anchors - dropped[INSITU_DROP_TAIL], it->plan.split->space, text);
+  unsigned bit = 1u << it->split;
+  if (atomic_fetch_or_explicit(&ld->drops_told, bit, memory_order_relaxed) & bit) return;
+  for (int r = 0; r < INSITU_DROPS; r++)
+    if (insitu__plan_dropped_much(part, dropped, r, text, sizeof text))
+      insitu__report_log(ld, 1, "rank %d, split %s, %s", (int)ld->config.rank,
+          insitu__split_names[it->split], text);
 }
 
 /* ---- the watchdog ---- */
@@ -33986,17 +34156,16 @@ static void insitu__describe_stats(const insitu_loader *ld, insitu_stats *out) {
 static const struct insitu__text_field insitu__describe_plan[] = {
     INSITU__DESCRIBE_PLAN(order_version, U32), INSITU__DESCRIBE_PLAN(estimated, U32),
     INSITU__DESCRIBE_PLAN(samples, U64), INSITU__DESCRIBE_PLAN(batches, U64),
-    INSITU__DESCRIBE_PLAN(rows, U64), INSITU__DESCRIBE_PLAN(dropped_edge, U64),
-    INSITU__DESCRIBE_PLAN(dropped_tail, U64), INSITU__DESCRIBE_PLAN(units, U64),
-    INSITU__DESCRIBE_PLAN(unit_rows, U64), INSITU__DESCRIBE_PLAN(lanes, U64),
-    INSITU__DESCRIBE_PLAN(window, U64), INSITU__DESCRIBE_PLAN(span, U64),
-    INSITU__DESCRIBE_PLAN(reads, U64), INSITU__DESCRIBE_PLAN(distinct, U64),
-    INSITU__DESCRIBE_PLAN(read_bytes, U64), INSITU__DESCRIBE_PLAN(wanted, U64),
-    INSITU__DESCRIBE_PLAN(amplification, DOUBLE), INSITU__DESCRIBE_PLAN(dedup, DOUBLE),
-    INSITU__DESCRIBE_PLAN(slabs, U64), INSITU__DESCRIBE_PLAN(slab_bytes, U64),
-    INSITU__DESCRIBE_PLAN(device_bytes, U64), INSITU__DESCRIBE_PLAN(table_bytes, U64),
-    INSITU__DESCRIBE_PLAN(inflight_bytes, U64), INSITU__DESCRIBE_PLAN(cache_bytes, U64),
-    INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
+    INSITU__DESCRIBE_PLAN(rows, U64), INSITU__DESCRIBE_PLAN(space, U64),
+    INSITU__DESCRIBE_PLAN(units, U64), INSITU__DESCRIBE_PLAN(unit_rows, U64),
+    INSITU__DESCRIBE_PLAN(lanes, U64), INSITU__DESCRIBE_PLAN(window, U64),
+    INSITU__DESCRIBE_PLAN(span, U64), INSITU__DESCRIBE_PLAN(reads, U64),
+    INSITU__DESCRIBE_PLAN(distinct, U64), INSITU__DESCRIBE_PLAN(read_bytes, U64),
+    INSITU__DESCRIBE_PLAN(wanted, U64), INSITU__DESCRIBE_PLAN(amplification, DOUBLE),
+    INSITU__DESCRIBE_PLAN(dedup, DOUBLE), INSITU__DESCRIBE_PLAN(slabs, U64),
+    INSITU__DESCRIBE_PLAN(slab_bytes, U64), INSITU__DESCRIBE_PLAN(device_bytes, U64),
+    INSITU__DESCRIBE_PLAN(table_bytes, U64), INSITU__DESCRIBE_PLAN(inflight_bytes, U64),
+    INSITU__DESCRIBE_PLAN(cache_bytes, U64), INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
 
 /* , "name": [1, 2]   of n 64-bit integers */
 static void insitu__describe_numbers(
@@ -34113,6 +34282,22 @@ static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_
   }
 }
 
+/* The reasons that take anchors, and how many. */
+static void insitu__describe_dropped(
+    struct insitu__text_buffer *b, const uint64_t dropped[INSITU_DROPS]) {
+  const char *separator = "";
+
+  insitu__text_buffer_printf(b, ", \"dropped\": {");
+  for (int r = 0; r < INSITU_DROPS; r++) {
+    if (!dropped[r]) continue;
+    insitu__text_buffer_printf(
+        b, "%s\"%s\": %" PRIu64, separator, insitu__split_drops[r].name, dropped[r]);
+    separator = ", ";
+  }
+
+  insitu__text_buffer_printf(b, "}");
+}
+
 /* The plan of each split in its default order; an error where it has none. */
 static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_loader *ld) {
   insitu__text_buffer_printf(b, "]}, \"plan\": {");
@@ -34124,6 +34309,7 @@ static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_l
     if (insitu_loader_plan(ld, &desc, &plan, &error) == INSITU_OK) {
       for (size_t i = 0; i < sizeof insitu__describe_plan / sizeof *insitu__describe_plan; i++)
         insitu__text_buffer_field(b, i ? ", " : "{", &insitu__describe_plan[i], &plan);
+      insitu__describe_dropped(b, plan.dropped);
     } else {
       insitu__describe_string(b, "{\"error\": ", error.message);
     }
@@ -34231,6 +34417,10 @@ static insitu_status insitu__public_begin_iter(
 INSITU_DEF const char *insitu_stage_name(int32_t stage) {
   return stage >= INSITU_STAGE_NONE && stage <= INSITU_STAGE_UPLOAD ? insitu__describe_stages[stage]
                                                                     : "unknown";
+}
+
+INSITU_DEF const char *insitu_drop_name(int32_t drop) {
+  return drop >= 0 && drop < INSITU_DROPS ? insitu__split_drops[drop].name : "unknown";
 }
 
 INSITU_DEF insitu_status insitu_loader_open(
@@ -34650,6 +34840,7 @@ INSITU_DEF insitu_status insitu_iter_open(
     return status;
   }
 
+  insitu__report_dropped(it);
   *out = it;
   return INSITU_OK;
 }

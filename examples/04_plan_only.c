@@ -73,10 +73,15 @@ static void print_splits(const insitu_loader *loader) {
     printf("\n");                                                                                  \
   } while (0)
   printf("%-42s%10s%10s%10s%10s\n", "an epoch of", "train", "val", "test", "all");
-  ROW("samples", PRIu64, c[i].plan.samples);
+  ROW("samples of the archive", PRIu64, c[i].plan.space);
+  for (int32_t r = 0; r < INSITU_DROPS; r++) {
+    char name[40];
+    bool any = false;
+    snprintf(name, sizeof name, "- %s", insitu_drop_name(r));
+    for (int i = 0; i < SPLITS; i++) any = any || (!c[i].empty && c[i].plan.dropped[r]);
+    if (any) ROW(name, PRIu64, c[i].plan.dropped[r]);
+  }
   ROW("batches", PRIu64, c[i].plan.batches);
-  ROW("dropped: their target leaves the split", PRIu64, c[i].plan.dropped_edge);
-  ROW("dropped: to fill the last batch", PRIu64, c[i].plan.dropped_tail);
   ROW("lanes", PRIu64, c[i].plan.lanes);
   ROW("window: units mixed together in a lane", PRIu64, c[i].plan.window);
   ROW("chunks read", PRIu64, c[i].plan.reads);

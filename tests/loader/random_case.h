@@ -815,9 +815,14 @@ static inline void tell_case(FILE *f, const struct setup *s) {
         (int)d->split[p].start, (int)d->split[p].stop, d->split[p].from ? d->split[p].from : "-",
         d->split[p].to ? d->split[p].to : "-");
   fprintf(f, "\n  reference chunks of %d; anchors", (int)s->split.ref);
-  for (int p = 0; p < 4; p++)
-    fprintf(f, " %s %d in %d units (%d dropped)", parts[p], (int)s->split.part[p].n,
-        (int)s->split.part[p].units, (int)s->split.part[p].dropped);
+  for (int p = 0; p < 4; p++) {
+    fprintf(
+        f, " %s %d in %d units", parts[p], (int)s->split.part[p].n, (int)s->split.part[p].units);
+    for (int r = 0; r < INSITU_DROPS; r++)
+      if (s->split.part[p].dropped[r])
+        fprintf(f, ", %s drops %d", insitu_drop_name(r), (int)s->split.part[p].dropped[r]);
+    if (p < 3) fprintf(f, ";");
+  }
   fprintf(f,
       "\n  prefetch_depth %d, max_inflight %d, decode_threads %d, memory_budget %" PRIu64
       ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, cache_dir %s, option "

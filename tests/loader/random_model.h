@@ -295,7 +295,8 @@ static inline struct date date_of(enum calendar c, int64_t seconds, int precisio
 enum { NOBODY = -1 };
 struct part {
   int64_t *anchor; /* in the archive's order */
-  uint64_t n, dropped;
+  uint64_t n;
+  uint64_t dropped[INSITU_DROPS]; /* without the tail, which is the order's */
   /* of a unit: its first anchor's place in the list, how many it has */
   uint64_t units, *first, *rows;
 };
@@ -310,6 +311,26 @@ struct split {
 /* The boundary behind a sum of fractions, in chunks. */
 static inline uint64_t fraction_end(double sum, uint64_t chunks) {
   return (uint64_t)floor(sum * (double)chunks + 0.5);
+}
+
+/* The first reason, in the documented order, to drop an anchor; INSITU_DROPS: none. */
+static inline int first_drop(
+    const struct split *s, int p, int64_t x, const struct view *view, int n_views, bool spill) {
+  bool all = p == INSITU_ALL;
+  int drop = INSITU_DROPS;
+
+  if (x < s->lo || x >= s->hi) return INSITU_DROP_RANGE;
+  if (!all && s->owner[x] != p) return INSITU_DROP_OTHER_SPLIT;
+  if (!all && s->kept[x] != p) return INSITU_DROP_GAP;
+  for (int i = 0; i < n_views; i++)
+    for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
+      int64_t y = view_sample(&view[i], x, k);
+
+      if (y < 0 || y >= s->samples) return INSITU_DROP_ARCHIVE_EDGE;
+      if (!spill && (all ? y < s->lo || y >= s->hi : s->kept[y] != p))
+        drop = INSITU_DROP_SPLIT_EDGE;
+    }
+  return drop;
 }
 
 /* From the owners: the gap, the anchors of each part, and its units. */
@@ -328,20 +349,11 @@ static inline void split_finish(struct split *s, const struct view *view, int n_
     uint64_t cap = (uint64_t)s->samples;
 
     *part = (struct part){.anchor = own(cap * 8), .first = own(cap * 8), .rows = own(cap * 8)};
-    for (int64_t x = s->lo; x < s->hi; x++) {
-      bool inside = true;
+    for (int64_t x = 0; x < s->samples; x++) {
+      int drop = first_drop(s, p, x, view, n_views, spill);
 
-      if (p != INSITU_ALL && s->kept[x] != p) continue;
-      for (int i = 0; i < n_views; i++)
-        for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
-          int64_t y = view_sample(&view[i], x, k);
-
-          if (y < 0 || y >= s->samples) inside = false;
-          else if (spill) continue;
-          else if (p == INSITU_ALL ? y < s->lo || y >= s->hi : s->kept[y] != p) inside = false;
-        }
-      if (!inside) {
-        part->dropped++;
+      if (drop < INSITU_DROPS) {
+        part->dropped[drop]++;
         continue;
       }
       bool new_unit =

@@ -132,6 +132,7 @@ static void draw_space(struct space *s, const char *root) {
       .hold_epoch = 1,
       .check = (int32_t)support_below(2),
       .on_absent_chunk = INSITU_FILL,
+      .log_level = INSITU_LOG_ERROR, /* small splits lose much to their edges */
       .io = modes[m].io,
       .inline_io = (int32_t)support_below(2)};
 }
@@ -345,6 +346,51 @@ static void check_row(const struct space *s, const insitu_batch *b, int which, u
   }
 }
 
+/* The first reason that takes a place of the whole archive from a part, but for the tail. */
+static int drop_of(const struct space *s, int part, const int64_t *place) {
+  const insitu_axis *axis = &s->axes[s->along];
+  int64_t size = (int64_t)s->size[s->drawn[s->along]], stop = axis->stop ? axis->stop : size;
+  int64_t x = place[s->along];
+  for (int k = 0; k < s->n; k++)
+    if (place[k] < s->axes[k].start || (s->axes[k].stop && place[k] >= s->axes[k].stop))
+      return INSITU_DROP_RANGE;
+  for (int k = 0; k < s->n; k++)
+    if (s->axes[k].stride && (uint64_t)(place[k] - s->axes[k].start) % s->axes[k].stride)
+      return INSITU_DROP_STRIDE;
+  if (part != INSITU_ALL && s->owner[x] != part) return INSITU_DROP_OTHER_SPLIT;
+  int drop = INSITU_DROPS;
+  for (int which = 0; which < 2; which++) {
+    const insitu_variable *v = &s->variable[which];
+    for (uint64_t i = 0; i < (v->n_steps ? v->n_steps : 1); i++) {
+      int64_t y = x + v->offset + (v->n_steps ? v->steps[i] : 0);
+      if (y < 0 || y >= size) return INSITU_DROP_ARCHIVE_EDGE;
+      bool out = part == INSITU_ALL ? y < axis->start || y >= stop : s->owner[y] != part;
+      if (out && !s->desc.split_spill) drop = INSITU_DROP_SPLIT_EDGE;
+    }
+  }
+  return drop;
+}
+
+/* The table of drops against every place of the archive. */
+static void check_drops(const struct space *s, int part, bool shuffled, const insitu_plan *plan) {
+  uint64_t space = 1, want[INSITU_DROPS + 1] = {0}, delivered = plan->space;
+  for (int k = 0; k < s->n; k++) space *= s->size[s->drawn[k]];
+  for (uint64_t p = 0; p < space; p++) {
+    int64_t place[NAMES];
+    uint64_t rest = p;
+    for (int k = 0; k < s->n; k++) {
+      place[k] = (int64_t)(rest % s->size[s->drawn[k]]);
+      rest /= s->size[s->drawn[k]];
+    }
+    want[drop_of(s, part, place)]++;
+  }
+  if (shuffled) want[INSITU_DROP_TAIL] = want[INSITU_DROPS] % s->desc.batch_size;
+  assert_int_equal(plan->space, space);
+  assert_memory_equal(plan->dropped, want, sizeof plan->dropped);
+  for (int r = 0; r < INSITU_DROPS; r++) delivered -= plan->dropped[r];
+  assert_int_equal(delivered, shuffled ? plan->batches * s->desc.batch_size : plan->samples);
+}
+
 /* One epoch of an iterator against the model. reads: of the loader when it was opened. */
 static void check_epoch(struct space *s, insitu_loader *ld, insitu_iter *it,
     const insitu_iter_desc *d, uint64_t epoch, uint64_t reads) {
@@ -354,6 +400,7 @@ static void check_epoch(struct space *s, insitu_loader *ld, insitu_iter *it,
   assert_int_equal(plan.units, s->n_units);
   assert_int_equal(plan.samples, s->n_anchors);
   bool shuffled = d->order == INSITU_SHUFFLED;
+  check_drops(s, d->split, shuffled, &plan);
   insitu_order *o = shuffled ? open_order(s, &plan, epoch) : NULL;
   uint64_t place = 0, first = 0;
   insitu_stats after;

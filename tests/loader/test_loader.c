@@ -578,7 +578,7 @@ static void test_iter_api(void **state) {
   support_make(root, &plain);
   insitu_loader_desc d = plain_desc(root, any_mode());
   insitu_loader *ld = open_or_fail(&d);
-  for (int api = 0; api <= 6; api++) {
+  for (int api = 0; api <= INSITU_API + 1; api++) {
     insitu_iter_desc i = {.api = (uint32_t)api, .split = INSITU_ALL};
     insitu_iter *it = NULL;
     insitu_plan plan;

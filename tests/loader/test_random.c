@@ -446,15 +446,25 @@ static void check_plan(
     uint64_t got, want;
   } at[] = {{"order_version", plan->order_version, 1}, {"samples", plan->samples, p->n},
       {"batches", plan->batches, w->e.batches}, {"rows", plan->rows, rows},
-      {"dropped_edge", plan->dropped_edge, p->dropped},
-      {"dropped_tail", plan->dropped_tail, w->order == INSITU_SHUFFLED ? p->n % w->s->global : 0},
-      {"units", plan->units, p->units}, {"unit_rows", plan->unit_rows, w->s->split.unit_rows},
-      {"lanes", plan->lanes, w->e.lanes},
+      {"space", plan->space, w->s->samples}, {"units", plan->units, p->units},
+      {"unit_rows", plan->unit_rows, w->s->split.unit_rows}, {"lanes", plan->lanes, w->e.lanes},
       {"window", plan->window, w->e.window ? w->e.window : plan->window}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)
     if (at[i].got != at[i].want)
       differ("plan of %s, rank %d of %d: %s is %d, not %d", part_names[w->part], (int)w->rank,
           (int)w->world, at[i].name, (int)at[i].got, (int)at[i].want);
+  uint64_t delivered = w->s->samples;
+  for (int r = 0; r < INSITU_DROPS; r++) {
+    uint64_t want = p->dropped[r];
+
+    if (r == INSITU_DROP_TAIL) want = w->order == INSITU_SHUFFLED ? p->n % w->s->global : 0;
+    if (plan->dropped[r] != want)
+      differ("plan of %s: %s drops %d, not %d", part_names[w->part], insitu_drop_name(r),
+          (int)plan->dropped[r], (int)want);
+    delivered -= want;
+  }
+  if (delivered != (w->order == INSITU_SHUFFLED ? w->e.batches * w->s->global : p->n))
+    differ("plan of %s: %d are left of the table of drops", part_names[w->part], (int)delivered);
   if (plan->amplification < 1 || plan->reads < plan->distinct)
     differ("plan of %s, rank %d of %d: %d chunks are read, %d different ones: amplification %g",
         part_names[w->part], (int)w->rank, (int)w->world, (int)plan->reads, (int)plan->distinct,

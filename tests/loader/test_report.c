@@ -532,8 +532,13 @@ static void check_plan(
   is_u64(d, at, "samples", p.samples);
   is_u64(d, at, "batches", p.batches);
   is_u64(d, at, "rows", p.rows);
-  is_u64(d, at, "dropped_edge", p.dropped_edge);
-  is_u64(d, at, "dropped_tail", p.dropped_tail);
+  is_u64(d, at, "space", p.space);
+  int dropped = get(d, at, "dropped"), reasons = 0;
+  for (int32_t r = 0; r < INSITU_DROPS; r++) {
+    if (p.dropped[r]) is_u64(d, dropped, insitu_drop_name(r), p.dropped[r]);
+    reasons += p.dropped[r] > 0;
+  }
+  assert_int_equal(insitu__text_json_size(&d->j, dropped), reasons);
   is_u64(d, at, "units", p.units);
   is_u64(d, at, "unit_rows", p.unit_rows);
   is_u64(d, at, "lanes", p.lanes);
@@ -951,7 +956,7 @@ static void check_log(const insitu_loader_desc *d, int level) {
   insitu_iter_close(&it);
   assert_int_equal(logged.lines[0], 0);
   assert_int_equal(logged.lines[1], level >= 1 ? LOG_EPOCHS : 0);
-  assert_int_equal(logged.lines[2], level >= 2 ? 1 + LOG_EPOCHS : 0);
+  assert_int_equal(logged.lines[2], level >= 2 ? 2 + LOG_EPOCHS : 0);
   assert_int_equal(logged.lines[3], level >= 3 ? reads : 0);
   if (level >= 1) assert_non_null(strstr(logged.last[1], "array x, chunk x/3.0.0 is filled"));
   if (level >= 3) assert_non_null(strstr(logged.last[3], "array x, chunk x/"));
@@ -993,6 +998,102 @@ static void test_log_levels(void **state) {
     for (d.log_level = -2; d.log_level <= 5; d.log_level += 7)
       assert_int_equal(insitu_loader_open(&d, &ld, NULL), INSITU_E_ARG);
   }
+  support_remove(root);
+}
+
+/* What an epoch does not deliver: the log's table, a warning for what takes much, once for each
+ * split, and the error of a split that is emptied. */
+static void test_drops(void **state) {
+  (void)state;
+  const char *root = support_path("drops");
+  const insitu_variable far[] = {{.label = "x"}, {.label = "y", .path = "x", .offset = 9}};
+  static const struct {
+    const char *text;
+    int warnings; /* so far */
+  } want[2][4] = {{{": an epoch delivers 64 of the archive's 100 samples; in another split or in "
+                    "none: 20; window leaves the split: 9; too few for a last batch: 7",
+                       1},
+                      {": an epoch delivers 71 of the archive's 100 samples; in another split or "
+                       "in none: 20; window leaves the split: 9",
+                          1},
+                      {": an epoch delivers 7 of the archive's 100 samples; in another split or "
+                       "in none: 84; window leaves the archive: 5; window leaves the split: 4",
+                          3},
+                      {": an epoch delivers 88 of the archive's 100 samples; window leaves the "
+                       "archive: 9; too few for a last batch: 3",
+                          3}},
+      {{": an epoch delivers 16 of the archive's 100 samples; outside the range asked for: 50; in "
+        "another split or in none: 20; window leaves the split: 9; too few for a last batch: 5",
+           2},
+          {": an epoch delivers 21 of the archive's 100 samples; outside the range asked for: 50; "
+           "in another split or in none: 20; window leaves the split: 9",
+              2}}};
+  support_make(root, &plain);
+  EACH_MODE (m)
+    for (int half = 0; half < 2; half++) {
+      insitu_loader_desc d = plain_desc(root, m);
+      insitu_iter *it;
+      insitu_error err = {0};
+      d.variables = far;
+      d.log = keep;
+      d.log_user = &logged;
+      d.log_level = INSITU_LOG_INFO;
+      d.sample_start = half ? 50 : 0;
+      if (half) d.batch_size = 16;
+      insitu_loader *ld = open_or_fail(&d);
+      forget(NULL);
+      for (int i = 0; i < (half ? 2 : 4); i++) {
+        static const int32_t split[] = {INSITU_TRAIN, INSITU_TRAIN, INSITU_VAL, INSITU_ALL},
+                             order[] = {INSITU_SHUFFLED, INSITU_SEQUENTIAL, 0, INSITU_SHUFFLED};
+        it = iter_or_fail(ld, split[i], order[i]);
+        insitu_iter_close(&it);
+        if (!strstr(logged.last[2], want[half][i].text))
+          fail_msg("%s: not %s", logged.last[2], want[half][i].text);
+        assert_int_equal(logged.lines[1], want[half][i].warnings);
+      }
+      /* half of train: its tail is more than a tenth as well */
+      if (half) {
+        assert_non_null(strstr(logged.last[1],
+            "rank 0, split train, too few for a last batch: 5 of its 30 samples are dropped; lower "
+            "batch_size"));
+      } else {
+        assert_non_null(strstr(logged.last[1],
+            "rank 0, split val, window leaves the split: 4 of its 16 samples are dropped; use "
+            "contiguous splits, smaller offsets and steps, or split_spill"));
+      }
+      insitu_loader_close(&ld);
+      if (half) continue;
+
+      /* the range emptied test, its windows val, and the batch train */
+      d.split[0].stop = 40;
+      d.split[1].start = 40;
+      d.split[1].stop = 48;
+      ld = open_or_fail(&d);
+      it = NULL;
+      assert_int_equal(insitu_iter_open(ld,
+                           &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_VAL}, &it, &err),
+          INSITU_E_SPLIT);
+      assert_string_equal(err.message,
+          "split val: 0 samples can be drawn of the archive's 100, and a batch needs 1 (batch_size "
+          "8 x world 1); in another split or in none: 92; window leaves the split: 8. What takes "
+          "most: window leaves the split; use contiguous splits, smaller offsets and steps, or "
+          "split_spill");
+      assert_int_equal(insitu_iter_open(ld,
+                           &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_TEST}, &it, &err),
+          INSITU_E_SPLIT);
+      assert_non_null(
+          strstr(err.message, "none: 100. What takes most: in another split or in none"));
+      insitu_loader_close(&ld);
+      d.batch_size = 64;
+      ld = open_or_fail(&d);
+      assert_int_equal(
+          insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_E_SPLIT);
+      assert_non_null(strstr(err.message, "or more chunks of the manifest, or lower batch_size"));
+      insitu_loader_close(&ld);
+    }
+  assert_string_equal(insitu_drop_name(INSITU_DROP_SPLIT_EDGE), "split_edge");
+  assert_string_equal(insitu_drop_name(INSITU_DROPS), "unknown");
+  assert_string_equal(insitu_drop_name(-1), "unknown");
   support_remove(root);
 }
 
@@ -1127,7 +1228,7 @@ int main(void) {
       cmocka_unit_test(test_describe), cmocka_unit_test(test_origin_of_io),
       cmocka_unit_test(test_describe_truncated), cmocka_unit_test(test_strings),
       cmocka_unit_test(test_any_thread), cmocka_unit_test(test_log_levels),
-      cmocka_unit_test(test_notes), cmocka_unit_test(test_warning), cmocka_unit_test(test_watchdog),
-      cmocka_unit_test(test_status_names)};
+      cmocka_unit_test(test_notes), cmocka_unit_test(test_drops), cmocka_unit_test(test_warning),
+      cmocka_unit_test(test_watchdog), cmocka_unit_test(test_status_names)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -360,7 +360,7 @@ static void test_config(void **state) {
   assert_has(run_out, "\"shape\": [4, 4, 6, 5]");
   parse();
   /* d looks 3 back, c 24 ahead */
-  assert_int_equal(number(get(get(0, "splits"), "all"), "dropped_edge"), 3 + 24);
+  assert_int_equal(number(get(get(get(0, "splits"), "all"), "dropped"), "archive_edge"), 3 + 24);
   static const char *const wrong_steps[] = {
       "t@", "t@1:", "t@3:1", "t@0:9:0", "t@0:9:1:1", "t@1/", "t@1/x", "t@0:99999999", "@1", "=t"};
   for (size_t i = 0; i < sizeof wrong_steps / sizeof *wrong_steps; i++) {

@@ -91,6 +91,54 @@ static void test_equal_views(void **state) {
   assert_int_equal(distinct[1], 1);
 }
 
+/* Whose a sample is by chunks or ranges, within [lo, hi) and before the gap: NOBODY, or a part. */
+enum { NOBODY = -1 };
+static int owner_of(const struct insitu__split *s, int64_t (*exact)[2], uint64_t chunk, int64_t lo,
+    int64_t hi, int64_t x) {
+  if (x < lo || x >= hi) return NOBODY;
+  for (int p = 0; p < 3; p++) {
+    const struct insitu__geometry_interval *c = s->part[p].chunks;
+    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(c); i++)
+      if (x / (int64_t)chunk >= c[i].lo && x / (int64_t)chunk < c[i].hi) return p;
+    if (x >= exact[p][0] && x < exact[p][1]) return p;
+  }
+  return NOBODY;
+}
+
+/* The table of drops by brute force: of each sample of the archive the first reason that holds.
+ * first: whose a sample is before the gap; kept: behind it. */
+static void count_drops(const struct insitu__split *s, const struct made *m,
+    const insitu_loader_desc *d, const int *first, const int *kept, int64_t lo, int64_t hi) {
+  int64_t samples = (int64_t)m->g.samples;
+  for (int p = 0; p < 4; p++) {
+    uint64_t want[INSITU_DROPS] = {0}, got[INSITU_DROPS], drawn = (uint64_t)samples;
+    for (int64_t x = 0; x < samples; x++) {
+      bool mine = p == INSITU_ALL, archive = true, split = true;
+      for (uint64_t i = 0; i < m->array[0].n_views; i++) {
+        int64_t y = x + m->view[0][i].delta;
+        bool there = y >= 0 && y < samples;
+        archive = archive && there;
+        split = split && (!there || (mine ? y >= lo && y < hi : kept[y] == p));
+      }
+      if (x < lo || x >= hi) want[INSITU_DROP_RANGE]++;
+      else if (!mine && first[x] != p) want[INSITU_DROP_OTHER_SPLIT]++;
+      else if (!mine && kept[x] != p) want[INSITU_DROP_GAP]++;
+      else if (!archive) want[INSITU_DROP_ARCHIVE_EDGE]++;
+      else if (!split && !d->split_spill) want[INSITU_DROP_SPLIT_EDGE]++;
+    }
+    uint64_t global = 1 + support_below(7);
+    for (int order = 0; order < 2; order++) {
+      struct insitu__plan plan = {
+          .split = s, .part = &s->part[p], .layout = {.global_batch = global, .sequential = order}};
+      want[INSITU_DROP_TAIL] = order ? 0 : s->part[p].anchors % global;
+      insitu__plan_dropped(&plan, got);
+      assert_memory_equal(got, want, sizeof got);
+    }
+    for (int r = 0; r < INSITU_DROPS; r++) drawn -= got[r];
+    assert_int_equal(drawn, s->part[p].anchors); /* sequential: all of them */
+  }
+}
+
 /* Every anchor by brute force: whose it is, and whether its reads stay inside. */
 static void test_split_against_brute_force(void **state) {
   (void)state;
@@ -129,8 +177,9 @@ static void test_split_against_brute_force(void **state) {
     }
     insitu_error err = {0};
     if (insitu__split_init(&s, &d, NULL, 0, &m.g, &err)) fail_msg("%s", err.message);
-    int owner[200];
-    for (uint64_t x = 0; x < samples; x++) { /* before the gap, which is checked on its own */
+    int owner[200], first[200];
+    for (uint64_t x = 0; x < samples; x++) {
+      first[x] = owner_of(&s, exact, m.g.chunk, base_lo, base_hi, (int64_t)x);
       owner[x] = -1;
       for (int p = 0; p < 3; p++)
         for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s.part[p].range); i++)
@@ -145,6 +194,13 @@ static void test_split_against_brute_force(void **state) {
     for (uint64_t x = 0; x < samples; x++)
       for (uint64_t y = x + 1; y < samples && y <= x + d.split_gap; y++)
         assert_true(owner[x] < 0 || owner[y] < 0 || owner[x] == owner[y]);
+    for (uint64_t x = 0; x < samples; x++) { /* the later one loses what the gap takes */
+      int want = first[x];
+      for (uint64_t y = x; y-- > 0 && x - y <= d.split_gap;)
+        if (first[y] >= 0 && first[y] != first[x]) want = NOBODY;
+      assert_int_equal(owner[x], want);
+    }
+    count_drops(&s, &m, &d, first, owner, base_lo, base_hi);
     /* chunks go whole, and all of them where the fractions add up to 1 */
     if (!by_range && !d.split_gap) {
       for (int64_t x = base_lo; x < base_hi; x++) {
@@ -154,7 +210,7 @@ static void test_split_against_brute_force(void **state) {
       }
     }
     for (int p = 0; p < 4; p++) {
-      uint64_t anchors = 0, dropped = 0, next = 0, rows_before = 0;
+      uint64_t anchors = 0, next = 0, rows_before = 0;
       int64_t last = -1;
       for (int64_t x = base_lo; x < base_hi; x++) {
         bool mine = p == INSITU_ALL || owner[x] == p, inside = true;
@@ -169,7 +225,6 @@ static void test_split_against_brute_force(void **state) {
         insitu__split_find(&s.part[p], &x, &u);
         assert_true(u.lo[0] <= x && x < u.hi[0]);
         assert_int_equal(!u.none, mine && inside);
-        dropped += mine && !inside;
         if (u.none) continue;
         anchors++;
         /* units are numbered in the archive's order, one per group of unit_rows and segment */
@@ -196,7 +251,6 @@ static void test_split_against_brute_force(void **state) {
       }
       assert_int_equal(s.part[p].units, next);
       assert_int_equal(s.part[p].anchors, anchors);
-      assert_int_equal(s.part[p].dropped, dropped);
     }
     insitu__split_free(&s);
   }
@@ -537,11 +591,13 @@ static void test_cost(void **state) {
   assert_int_equal(
       insitu__plan_init(&p, &m.g, &s, INSITU_TRAIN, INSITU_SHUFFLED, &d, NULL), INSITU_OK);
   assert_int_equal(insitu__plan_describe(&p, &out, NULL), INSITU_OK);
-  /* 800 samples, 799 anchors of which 790 are delivered; each window of one unit reads its chunk
+  /* 800 samples, 799 anchors, of which 790 are delivered; each window of one unit reads its chunk
    * and the next one */
   assert_int_equal(out.samples, 799);
-  assert_int_equal(out.dropped_edge, 1);
-  assert_int_equal(out.dropped_tail, 9);
+  static const uint64_t dropped[INSITU_DROPS] = {
+      [INSITU_DROP_OTHER_SPLIT] = 200, [INSITU_DROP_SPLIT_EDGE] = 1, [INSITU_DROP_TAIL] = 9};
+  assert_int_equal(out.space, 1000);
+  assert_memory_equal(out.dropped, dropped, sizeof dropped);
   assert_int_equal(out.distinct, 80);
   assert_true(out.reads >= 157 && out.reads <= 159);
   assert_true(out.wanted > out.reads);

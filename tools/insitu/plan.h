@@ -6,7 +6,7 @@ struct plan_cost { /* of one split */
   insitu_error err;
   insitu_plan plan;
   insitu_quality quality;
-  uint64_t ring_bytes, memory_bytes;
+  uint64_t delivered, ring_bytes, memory_bytes;
 };
 struct plan_hint {
   char text[600];
@@ -165,6 +165,14 @@ static void plan_hint_mixing(struct plan *p, int split) {
         "lower unit_chunks, or raise memory_budget.",
         config_split_words[split], now->variance_ratio);
 }
+/* The reasons that leave out much of the split. */
+static void plan_hint_drops(struct plan *p, int split) {
+  const struct insitu__split_part *part = &p->loader->split.part[split];
+  char text[400];
+  for (int r = 0; r < INSITU_DROPS; r++)
+    if (insitu__plan_dropped_much(part, p->cost[split].plan.dropped, r, text, sizeof text))
+      plan_say(p, "%s: %s.", config_split_words[split], text);
+}
 static void plan_note(void *to, const char *note) {
   plan_say((struct plan *)to, "%s.", note);
 }
@@ -178,18 +186,11 @@ static void plan_hints(struct plan *p) {
     if (c->plan.amplification > 1.1 && !reads) plan_hint_reads(p, i);
     if (plan_memory(&c->plan) > budget && !memory) plan_hint_memory(p, i);
     if (c->plan.variance_ratio > 2) plan_hint_mixing(p, i);
+    plan_hint_drops(p, i);
     reads = reads || c->plan.amplification > 1.1;
     memory = memory || plan_memory(&c->plan) > budget;
   }
   p->refused = memory;
-  const struct plan_cost *train = &p->cost[INSITU_TRAIN];
-  if (p->only < 0 && train->status == INSITU_OK &&
-      train->plan.dropped_edge * 10 > train->plan.samples)
-    plan_say(p,
-        "train: %" PRIu64 " samples are left out because their windows leave the split or the "
-        "archive; contiguous splits, or "
-        "split_spill, keep more of them.",
-        train->plan.dropped_edge);
 }
 
 /* ---- printing ---- */
@@ -217,19 +218,19 @@ static void plan_print_head(const struct plan *p) {
   if (c->world > 1) printf(" on each of %d ranks (this is rank %d)", (int)c->world, (int)c->rank);
   printf("\n\n");
 }
-enum plan_kind { PLAN_TITLE, PLAN_COUNT, PLAN_BYTES, PLAN_RATIO };
+enum plan_kind { PLAN_TITLE, PLAN_COUNT, PLAN_BYTES, PLAN_RATIO, PLAN_DROPS };
 #define PLAN_ROW(label, kind, member)                                                              \
   { label, #member, PLAN_##kind, offsetof(struct plan_cost, member) }
 static const struct plan_row {
   const char *label, *key;
   enum plan_kind kind;
   size_t at;
-} plan_rows[] = {{"an epoch", NULL, PLAN_TITLE, 0}, PLAN_ROW("samples", COUNT, plan.samples),
-    PLAN_ROW("batches", COUNT, plan.batches), PLAN_ROW("rows of this rank", COUNT, plan.rows),
-    PLAN_ROW("dropped: window leaves the split", COUNT, plan.dropped_edge),
-    PLAN_ROW("dropped: to fill the last batch", COUNT, plan.dropped_tail),
-    {"reading", NULL, PLAN_TITLE, 0}, PLAN_ROW("chunks read", COUNT, plan.reads),
-    PLAN_ROW("different chunks", COUNT, plan.distinct),
+} plan_rows[] = {{"an epoch", NULL, PLAN_TITLE, 0},
+    PLAN_ROW("samples of the archive", COUNT, plan.space), PLAN_ROW("", DROPS, plan.dropped),
+    PLAN_ROW("delivered", COUNT, delivered), PLAN_ROW("batches", COUNT, plan.batches),
+    PLAN_ROW("rows of this rank", COUNT, plan.rows),
+    PLAN_ROW("samples that can be drawn", COUNT, plan.samples), {"reading", NULL, PLAN_TITLE, 0},
+    PLAN_ROW("chunks read", COUNT, plan.reads), PLAN_ROW("different chunks", COUNT, plan.distinct),
     PLAN_ROW("amplification: reads of each", RATIO, plan.amplification),
     PLAN_ROW("dedup: uses of each read", RATIO, plan.dedup),
     PLAN_ROW("decoded", BYTES, plan.read_bytes), {"mixing", NULL, PLAN_TITLE, 0},
@@ -256,6 +257,25 @@ static void plan_print_cell(const struct plan_row *row, const struct plan_cost *
   else if (*(const double *)at > 0) snprintf(text, sizeof text, "%.2f", *(const double *)at);
   printf(" %13s", text);
 }
+static bool plan_shown(const struct plan *p, int split) {
+  return p->only < 0 || split == p->only;
+}
+/* One line for each reason that leaves samples out of a split that is shown. */
+static void plan_print_drops(const struct plan *p, const struct plan_row *row) {
+  for (size_t r = 0; r < INSITU_DROPS; r++) {
+    const char *words = insitu__split_drops[r].words;
+    struct plan_row reason = {words, NULL, PLAN_COUNT, row->at + r * sizeof(uint64_t)};
+    bool any = false;
+    for (int i = 0; i < PLAN_SPLITS; i++)
+      any =
+          any || (plan_shown(p, i) && p->cost[i].status == INSITU_OK && p->cost[i].plan.dropped[r]);
+    if (!any) continue;
+    printf("  - %-30s", words);
+    for (int i = 0; i < PLAN_SPLITS; i++)
+      if (plan_shown(p, i)) plan_print_cell(&reason, &p->cost[i]);
+    printf("\n");
+  }
+}
 static void plan_print(const struct plan *p) {
   char text[32];
   const insitu_loader_desc *c = insitu_loader_config(p->loader);
@@ -263,10 +283,14 @@ static void plan_print(const struct plan *p) {
   for (size_t r = 0; r < TOOL_COUNT(plan_rows); r++) {
     const struct plan_row *row = &plan_rows[r];
     bool title = row->kind == PLAN_TITLE;
+    if (row->kind == PLAN_DROPS) {
+      plan_print_drops(p, row);
+      continue;
+    }
     printf("%s%s", title ? tool_style(TOOL_BOLD) : "  ", row->label);
     if (!title || r == 0) printf("%*s", (int)(34 - strlen(row->label) - (title ? 0 : 2)), "");
     for (int i = 0; i < PLAN_SPLITS; i++) {
-      if (p->only >= 0 && i != p->only) continue;
+      if (!plan_shown(p, i)) continue;
       if (!title) plan_print_cell(row, &p->cost[i]);
       else if (r == 0) printf(" %13s", config_split_words[i]);
     }
@@ -274,11 +298,17 @@ static void plan_print(const struct plan *p) {
   }
   printf("  memory_budget, for all iterators  %13s\n", tool_bytes(text, c->memory_budget));
   for (int i = 0; i < PLAN_SPLITS; i++) {
-    if ((p->only >= 0 && i != p->only) || p->cost[i].status == INSITU_OK) continue;
+    if (!plan_shown(p, i) || p->cost[i].status == INSITU_OK) continue;
     printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->cost[i].err.message);
   }
   for (int i = 0; i < p->n_hints; i++)
     printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->hint[i].text);
+}
+static void plan_json_drops(struct tool_json_out *j, const uint64_t dropped[INSITU_DROPS]) {
+  tool_json_object(j, "dropped");
+  for (int r = 0; r < INSITU_DROPS; r++)
+    if (dropped[r]) tool_json_u64(j, insitu_drop_name(r), dropped[r]);
+  tool_json_end(j);
 }
 static void plan_print_json(const struct plan *p) {
   struct tool_json_out j = {.to = stdout};
@@ -304,13 +334,17 @@ static void plan_print_json(const struct plan *p) {
   tool_json_object(&j, "splits");
   for (int i = 0; i < PLAN_SPLITS; i++) {
     const struct plan_cost *cost = &p->cost[i];
-    if (p->only >= 0 && i != p->only) continue;
+    if (!plan_shown(p, i)) continue;
     tool_json_object(&j, config_split_words[i]);
     if (cost->status != INSITU_OK) tool_json_string(&j, "error", cost->err.message);
     for (size_t r = 0; cost->status == INSITU_OK && r < TOOL_COUNT(plan_rows); r++) {
       const struct plan_row *row = &plan_rows[r];
       const void *at = (const char *)cost + row->at;
       if (row->kind == PLAN_TITLE) continue;
+      if (row->kind == PLAN_DROPS) {
+        plan_json_drops(&j, cost->plan.dropped);
+        continue;
+      }
       /* those of quality: measured_... */
       const char *key = strncmp(row->key, "plan.", 5) ? row->key : row->key + 5;
       char measured[64];
@@ -333,6 +367,8 @@ static void plan_cost(const struct plan *p, int split, struct plan_cost *c) {
   insitu_iter_desc d = plan_iter(&p->config, split);
   c->status = insitu_loader_plan(p->loader, &d, &c->plan, &c->err);
   if (c->status) return;
+  c->delivered = c->plan.space;
+  for (int r = 0; r < INSITU_DROPS; r++) c->delivered -= c->plan.dropped[r];
   c->ring_bytes = c->plan.slabs * c->plan.slab_bytes;
   c->memory_bytes = plan_memory(&c->plan);
   if (c->plan.variance_ratio > 0)
