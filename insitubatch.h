@@ -669,7 +669,7 @@ enum {
    * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
    * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
    * insitu_variable has map; insitu_loader_desc has axes, n_axes and split_axis, insitu_batch has
-   * axis_indices and n_axes, insitu_plan has space and dropped. */
+   * axis_indices and n_axes, insitu_plan has space and dropped, insitu_order_desc has classes. */
   INSITU_API = 5,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -1396,7 +1396,8 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
  * The order that the loader delivers, as pure arithmetic: no store, no thread, no memory that grows
  * with the epoch. Use it to audit a shuffle, to reproduce the order in other code, or to plan
  * reads. order_version 1: the same desc gives the same order in every release and on every machine.
- * The shuffle moves units (runs of unit_rows anchors; irregular ones hold fewer). Position p is row
+ * The shuffle moves units (runs of unit_rows anchors; irregular ones, and those of some classes,
+ * hold fewer). Position p is row
  * p % global_batch of batch
  * p / global_batch and belongs to lane p % lanes. window units of a lane are mixed together. The
  * epoch's last
@@ -1419,6 +1420,12 @@ typedef struct insitu_order_desc {
   /* n_irregular pairs (unit, anchors it holds), units strictly ascending; copied by open */
   const uint64_t *irregular;
   uint64_t n_irregular;
+  /* Instead of irregular, where short units are too many to list: n_classes pairs (units, anchors
+   * that each of them holds), none of them 0, at most 4096 pairs; copied by open. Units are
+   * numbered class by class, and `units` is the sum. In the shuffled order the units of every class
+   * lie evenly over the epoch. */
+  const uint64_t *classes;
+  uint64_t n_classes;
 } insitu_order_desc;
 
 typedef struct insitu_order_place {
@@ -1427,7 +1434,7 @@ typedef struct insitu_order_place {
 } insitu_order_place;
 
 /* INSITU_E_API, INSITU_E_ARG (err says which and why) or INSITU_E_NOMEM; *out is then NULL. Uses
- * O(lanes + n_irregular). */
+ * O(lanes + n_irregular + n_classes). */
 INSITU_DEF insitu_status insitu_order_open(
     const insitu_order_desc *desc, insitu_order **out, insitu_error *err);
 
@@ -1598,14 +1605,14 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_COORDINATE (UINT64_C(1) << 26)
 /* Chunks of a shuffled split or a manifest: 16 bytes each. */
 #define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27)
-#define INSITU__MAX_CLASSES 4096 /* of units, by size along each axis of the draw space */
 #define INSITU__MAX_LANES (UINT64_C(1) << 20) /* 16 bytes each */
+#define INSITU__MAX_CLASSES 4096              /* of units, by size: 200 bytes each */
 #define INSITU__MAX_BATCH (UINT64_C(1) << 20) /* rows of a rank's batch */
 #define INSITU__MAX_WORLD (1 << 20)
 #define INSITU__MAX_EPOCH (UINT64_C(1) << 20)
 /* Anchors of an epoch (counted as if no unit were short), and rows of a global batch. With this
- * limit every sum in >>order fits 63 bits, and half of a Feistel word fits 31 bits, which
- * insitu__order_round needs. */
+ * limit every sum in >>order fits 63 bits, products that do not are made in 128 bits, and half of a
+ * Feistel word fits 31 bits, which insitu__order_round needs. */
 #define INSITU__MAX_ORDER (UINT64_C(1) << 61)
 
 /* >>base --------------------------------------------------------------------------------------- */
@@ -3779,14 +3786,22 @@ static bool insitu__time_from_double(
 /* >>order -------------------------------------------------------------------------------------- */
 /* The epoch order, order_version 1: which anchor stands at which position, both ways, by integer
  * arithmetic alone.
- * State: a struct insitu__order, O(lanes + irregular units) bytes; it is constant between init,
- * reset and free, so any thread may read it. Nothing here suspends or does IO; only init allocates.
+ * State: a struct insitu__order, O(lanes + irregular units + classes) bytes; it is constant between
+ * init, reset and free, so any thread may read it. Nothing here suspends or does IO; only init
+ * allocates.
  *
  * rank      a unit's place in the shuffled sequence of units
  * sequence  all anchors of the epoch in the order of those ranks, before windows mix them; an
  * anchor's number in it is written a
  * index     an anchor's place within its lane after mixing; position = index * lanes + lane
- * short     a unit with fewer anchors than unit_rows */
+ * short     a unit with fewer anchors than unit_rows
+ * class     units that hold the same number of anchors and follow each other by number. Where short
+ * units are too many to list, they are known by class, and ranks are dealt to the classes
+ * level     class 0 takes its ranks among all; the slots that it leaves are level 1, of which class
+ * 1 takes its own, and so on: the last class takes what is left
+ *
+ * Where units stand is told in one of two ways: by one permutation of them all and the sorted list
+ * of the short ones; or by a struct insitu__order_shape, that of the classes or a caller's. */
 
 /* The finaliser of splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
  * 2014). */
@@ -3805,6 +3820,13 @@ static inline uint64_t insitu__order_key(const uint64_t *words, int n) {
   return h;
 }
 
+__extension__ typedef unsigned __int128 insitu__order_wide;
+
+/* The high word of a product. */
+static inline uint64_t insitu__order_high(uint64_t a, uint64_t b) {
+  return (uint64_t)((insitu__order_wide)a * b >> 64);
+}
+
 /* Division by a number fixed at init, as a multiplication: with inverse = floor((2^64 - 1) / by)
  * the high word of x * inverse is the quotient or one less, for every x. */
 struct insitu__order_divisor {
@@ -3816,8 +3838,7 @@ static inline struct insitu__order_divisor insitu__order_divisor(uint64_t by) {
 }
 
 static inline uint64_t insitu__order_divide(const struct insitu__order_divisor *d, uint64_t x) {
-  __extension__ typedef unsigned __int128 wide;
-  uint64_t quotient = (uint64_t)((wide)x * d->inverse >> 64);
+  uint64_t quotient = insitu__order_high(x, d->inverse);
 
   return quotient + (x - quotient * d->by >= d->by);
 }
@@ -3910,6 +3931,13 @@ struct insitu__order_irregular {
 _Static_assert(sizeof(struct insitu__order_irregular) == 2 * sizeof(uint64_t),
     "a pair of the public list is one entry");
 
+/* A pair of insitu_order_desc's classes. */
+struct insitu__order_pair {
+  uint64_t units, rows;
+};
+_Static_assert(sizeof(struct insitu__order_pair) == 2 * sizeof(uint64_t),
+    "a pair of the public list is one entry");
+
 struct insitu__order_lane {
   uint64_t first; /* rank of the unit that holds the lane's first anchor */
   /* units of its first window: staggered, so that lanes open their windows at different times */
@@ -3934,6 +3962,31 @@ struct insitu__order_shape {
   const void *user;                                  /* outlives the order */
 };
 
+/* A class of units. In the shuffled order its slots lie evenly among those of its level: slot j is
+ * one of them where floor((j * units + phase) / slots) grows from j to j + 1. */
+struct insitu__order_class {
+  uint64_t units, rows; /* how many, and the anchors of each */
+  uint64_t unit;        /* number of its first unit */
+  uint64_t begin;       /* its first anchor, in the sequence in which units stand by number */
+  uint64_t phase;       /* of this epoch, below slots */
+  struct insitu__order_divisor slots; /* of its level: the units of this and all later classes */
+  struct insitu__order_perm perm;     /* which of its slots -> which of its units */
+};
+
+struct insitu__order_deal {
+  uint64_t units, n; /* n classes */
+  uint64_t density;  /* 2^64 times units / anchors, rounded down: what a search guesses by */
+  struct insitu__order_class classes[];
+};
+
+/* Ranks that a search looks at: [first, last), at least one. */
+struct insitu__order_reach {
+  uint64_t first, last;
+  uint64_t begin;  /* first anchor, in the sequence, of the unit at `first` */
+  uint64_t levels; /* the classes of later levels have no unit here, */
+  uint64_t deeper; /* but so many anchors before */
+};
+
 /* One epoch's order. */
 struct insitu__order {
   uint64_t units, unit_rows, seed, epoch, global_batch, lanes, window; /* as in the desc */
@@ -3951,6 +4004,7 @@ struct insitu__order {
   struct insitu__order_lane *lane;
   /* where units stand; its functions are NULL where perm and the short units tell */
   struct insitu__order_shape shape;
+  struct insitu__order_deal *deal;            /* the classes, or NULL */
   struct insitu__order_irregular *irregular;  /* the short units, by unit */
   struct insitu__order_short *shorts, *spare; /* the same by rank; room to sort them */
   uint64_t n_short;
@@ -3962,9 +4016,167 @@ struct insitu__order_window {
   uint64_t lane, index, begin, end;
   /* begin as an index in the lane: its rows are the indexes [offset, offset + end - begin) */
   uint64_t offset;
-  uint64_t short_begin, short_end; /* the short units among its own */
+  uint64_t short_begin, short_end;  /* the short units among its own */
+  struct insitu__order_reach reach; /* its units, where ranks were dealt to classes */
   struct insitu__order_perm mixer;
 };
+
+/* floor((a * b + c) / by), which fits a word; a, b and c are at most INSITU__MAX_ORDER. */
+static inline uint64_t insitu__order_scale(uint64_t a, uint64_t b, uint64_t c, uint64_t by) {
+  insitu__order_wide x = (insitu__order_wide)a * b + c;
+  return x >> 64 ? (uint64_t)(x / by) : (uint64_t)x / by;
+}
+
+/* How many of the first j slots of its level belong to a class. *member: whether slot j does. */
+static inline uint64_t insitu__order_members(
+    const struct insitu__order_class *k, uint64_t j, bool *member) {
+  insitu__order_wide x = (insitu__order_wide)j * k->units + k->phase;
+  uint64_t n = x >> 64 ? (uint64_t)(x / k->slots.by) : insitu__order_divide(&k->slots, (uint64_t)x);
+
+  *member = (uint64_t)x - n * k->slots.by + k->units >= k->slots.by;
+  return n;
+}
+
+/* What stands at a rank: the nth unit of a class, and its first anchor in the sequence. */
+struct insitu__order_slot {
+  const struct insitu__order_class *of;
+  uint64_t nth, begin;
+};
+
+/* The slot of a rank; begin counts the classes of the first levels alone. At rank == units only
+ * begin says something. */
+static inline struct insitu__order_slot insitu__order_slot(
+    const struct insitu__order_deal *d, uint64_t rank, uint64_t levels) {
+  struct insitu__order_slot s = {0};
+
+  for (const struct insitu__order_class *k = d->classes; k < d->classes + levels; k++) {
+    bool member;
+    uint64_t before = insitu__order_members(k, rank, &member);
+    if (member && !s.of) {
+      s.of = k;
+      s.nth = before;
+    }
+    s.begin += before * k->rows;
+    rank -= before;
+  }
+
+  return s;
+}
+
+/* The ranks [first, last) as a reach; *end: one past their last anchor in the sequence. */
+static void insitu__order_reach(const struct insitu__order_deal *d, uint64_t first, uint64_t last,
+    struct insitu__order_reach *r, uint64_t *end) {
+  *r = (struct insitu__order_reach){first, last, 0, d->n, 0};
+  *end = 0;
+  for (uint64_t c = 0; c < d->n; c++) {
+    const struct insitu__order_class *k = &d->classes[c];
+    bool member;
+    if (first == last && r->levels == d->n) r->levels = c;
+    uint64_t before = insitu__order_members(k, first, &member),
+             until = insitu__order_members(k, last, &member);
+    r->begin += before * k->rows;
+    *end += until * k->rows;
+    if (c >= r->levels) r->deeper += before * k->rows;
+    first -= before;
+    last -= until;
+  }
+}
+
+/* The rank in reach of the unit that holds anchor a of the sequence, and its slot. As classes lie
+ * evenly, a guess by the mean is off by less than a unit or two for each class. Units of very
+ * different sizes make steps by the mean slow: bisection ends what they do not. */
+static uint64_t insitu__order_search(const struct insitu__order_deal *d,
+    const struct insitu__order_reach *r, uint64_t a, struct insitu__order_slot *s) {
+  uint64_t lo = r->first, hi = r->last - 1;
+  uint64_t rank = lo + insitu__base_min(hi - lo, insitu__order_high(a - r->begin, d->density));
+
+  for (int tries = 0;; tries++) {
+    *s = insitu__order_slot(d, rank, r->levels);
+    s->begin += r->deeper;
+    if (a < s->begin) {
+      hi = rank - 1;
+      rank = hi - insitu__base_min(hi - lo, insitu__order_high(s->begin - 1 - a, d->density));
+    } else if (a - s->begin >= s->of->rows) {
+      uint64_t beyond = a - s->begin - s->of->rows;
+      lo = rank + 1;
+      rank = lo + insitu__base_min(hi - lo, insitu__order_high(beyond, d->density));
+    } else return rank;
+    if (tries >= 4) rank = lo + (hi - lo) / 2;
+  }
+}
+
+/* The unit at a slot. */
+static inline uint64_t insitu__order_slot_unit(const struct insitu__order_slot *s) {
+  return s->of->unit + insitu__order_perm_fwd(&s->of->perm, s->nth);
+}
+
+/* The class of a unit or, with by_begin, of an anchor of the sequence in which units stand by
+ * number. */
+static const struct insitu__order_class *insitu__order_class_of(
+    const struct insitu__order_deal *d, bool by_begin, uint64_t x) {
+  uint64_t lo = 0, hi = d->n;
+
+  while (hi - lo > 1) {
+    uint64_t mid = lo + (hi - lo) / 2;
+    if ((by_begin ? d->classes[mid].begin : d->classes[mid].unit) <= x) lo = mid;
+    else hi = mid;
+  }
+
+  return &d->classes[lo];
+}
+
+/* The shape of ranks that are dealt to classes. */
+static uint64_t insitu__order_dealt_begin(const void *user, uint64_t rank) {
+  const struct insitu__order_deal *d = (const struct insitu__order_deal *)user;
+  return insitu__order_slot(d, rank, d->n).begin;
+}
+
+static uint64_t insitu__order_dealt_rank_of(const void *user, uint64_t a) {
+  const struct insitu__order_deal *d = (const struct insitu__order_deal *)user;
+  const struct insitu__order_reach all = {0, d->units, 0, d->n, 0};
+  struct insitu__order_slot s;
+  return insitu__order_search(d, &all, a, &s);
+}
+
+static uint64_t insitu__order_dealt_unit(const void *user, uint64_t rank) {
+  const struct insitu__order_deal *d = (const struct insitu__order_deal *)user;
+  struct insitu__order_slot s = insitu__order_slot(d, rank, d->n);
+  return insitu__order_slot_unit(&s);
+}
+
+/* A class's nth slot is the first j where floor(((j + 1) * units + phase) / slots) is above n; and
+ * the nth slot that it leaves to the next level the first j where j + 1 less this is above n. */
+static uint64_t insitu__order_dealt_rank(const void *user, uint64_t unit) {
+  const struct insitu__order_deal *d = (const struct insitu__order_deal *)user;
+  const struct insitu__order_class *k = insitu__order_class_of(d, false, unit);
+  uint64_t j = insitu__order_perm_bwd(&k->perm, unit - k->unit);
+
+  j = insitu__order_scale(j, k->slots.by, k->slots.by - 1 - k->phase, k->units);
+  while (k > d->classes) {
+    k--;
+    j = insitu__order_scale(j, k->slots.by, k->phase, k->slots.by - k->units);
+  }
+
+  return j;
+}
+
+/* The shape of classes whose units stand by number. */
+static uint64_t insitu__order_ranged_begin(const void *user, uint64_t rank) {
+  const struct insitu__order_class *k =
+      insitu__order_class_of((const struct insitu__order_deal *)user, false, rank);
+  return k->begin + (rank - k->unit) * k->rows;
+}
+
+static uint64_t insitu__order_ranged_rank_of(const void *user, uint64_t a) {
+  const struct insitu__order_class *k =
+      insitu__order_class_of((const struct insitu__order_deal *)user, true, a);
+  return k->unit + (a - k->begin) / k->rows;
+}
+
+static uint64_t insitu__order_ranged_same(const void *user, uint64_t x) {
+  (void)user;
+  return x;
+}
 
 /* In shorts[lo, hi): the first whose rank, or with by_end whose end, is at least `least`, or hi. */
 static inline uint64_t insitu__order_short_from(
@@ -4058,6 +4270,19 @@ static void insitu__order_permute(
   p->kind = INSITU__ORDER_IDENTITY;
 }
 
+/* Deals the epoch's ranks to the classes. "class" stands where the keys of windows have their lane,
+ * which is smaller: so none of them is the key of a phase. */
+static void insitu__order_redeal(struct insitu__order *o) {
+  uint64_t words[4] = {o->seed, o->epoch, UINT64_C(0x636c617373), 0};
+
+  for (uint64_t c = 0; c < o->deal->n; c++) {
+    struct insitu__order_class *k = &o->deal->classes[c];
+    words[3] = c;
+    k->phase = insitu__order_key(words, 4) % k->slots.by;
+    insitu__order_permute(o, &k->perm, k->units, c ? insitu__order_mix(o->key ^ c) : o->key);
+  }
+}
+
 /* Turns to another epoch; allocates nothing and cannot fail. Windows of the old epoch are void. */
 static void insitu__order_reset(struct insitu__order *o, uint64_t epoch) {
   uint64_t words[2] = {o->seed, epoch}, lack = 0;
@@ -4065,6 +4290,7 @@ static void insitu__order_reset(struct insitu__order *o, uint64_t epoch) {
   o->epoch = epoch;
   o->key = insitu__order_key(words, 2);
   insitu__order_permute(o, &o->perm, o->units, o->key);
+  if (o->deal) insitu__order_redeal(o);
   for (uint64_t i = 0; i < o->n_short; i++) {
     o->shorts[i].rank = insitu__order_perm_bwd(&o->perm, o->irregular[i].unit);
     o->shorts[i].end = o->irregular[i].rows; /* until sorted */
@@ -4085,6 +4311,42 @@ static void insitu__order_reset(struct insitu__order *o, uint64_t epoch) {
                            ? insitu__order_rank_of(o, insitu__order_lane_begin(o, l))
                            : o->units;
   }
+}
+
+/* Refuses a desc whose classes make no sense. */
+static insitu_status insitu__order_check_classes(const insitu_order_desc *d, insitu_error *err) {
+  const struct insitu__order_pair *classes = (const struct insitu__order_pair *)d->classes;
+  uint64_t units = 0;
+
+  if (!d->n_classes) return INSITU_OK;
+  if (!classes)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "order: n_classes %" PRIu64 " but classes is NULL; pass the list", d->n_classes);
+  if (d->n_irregular)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "order: %" PRIu64 " irregular units and %" PRIu64 " classes; use one of the two",
+        d->n_irregular, d->n_classes);
+  if (d->n_classes > INSITU__MAX_CLASSES)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "order: %" PRIu64 " classes: at most %d; put units with as many rows into one class",
+        d->n_classes, INSITU__MAX_CLASSES);
+
+  bool fit = true;
+  for (uint64_t c = 0; c < d->n_classes; c++) {
+    const struct insitu__order_pair *k = &classes[c];
+    if (!k->units || !k->rows || k->rows > d->unit_rows)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "order: classes[%" PRIu64 "] = %" PRIu64 " units of %" PRIu64
+          " rows: it needs at least 1 unit of 1 to %" PRIu64 " rows; correct the entry",
+          c, k->units, k->rows, d->unit_rows);
+    fit = fit && insitu__base_add(units, k->units, &units);
+  }
+  if (!fit || units != d->units)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "order: units is %" PRIu64 ", which the units of the classes do not add up to; correct it",
+        d->units);
+
+  return INSITU_OK;
 }
 
 /* Refuses a desc that makes no order, or one with sums past 63 bits. */
@@ -4137,7 +4399,7 @@ static insitu_status insitu__order_check(const insitu_order_desc *d, insitu_erro
           i, r->unit, r[-1].unit);
   }
 
-  return INSITU_OK;
+  return insitu__order_check_classes(d, err);
 }
 
 /* Frees what init allocated; o may be zeroed or freed already. */
@@ -4146,7 +4408,66 @@ static void insitu__order_free(struct insitu__order *o) {
   insitu__mem_free(o->irregular);
   insitu__mem_free(o->shorts);
   insitu__mem_free(o->spare);
+  insitu__mem_free(o->deal);
   memset(o, 0, sizeof *o);
+}
+
+/* The classes of a desc, and the shape that they make; false when out of memory. */
+static bool insitu__order_classify(struct insitu__order *o, const insitu_order_desc *d) {
+  const struct insitu__order_pair *classes = (const struct insitu__order_pair *)d->classes;
+  struct insitu__order_deal *deal = (struct insitu__order_deal *)insitu__mem_alloc(
+      1, sizeof *deal + d->n_classes * sizeof deal->classes[0]);
+  if (!deal) return false;
+  uint64_t unit = 0, begin = 0;
+
+  for (uint64_t c = 0; c < d->n_classes; c++) {
+    struct insitu__order_class *k = &deal->classes[c];
+    k->units = classes[c].units;
+    k->rows = classes[c].rows;
+    k->unit = unit;
+    k->begin = begin;
+    k->slots = insitu__order_divisor(d->units - unit);
+    unit += k->units;
+    begin += k->units * k->rows;
+  }
+
+  deal->units = d->units;
+  deal->n = d->n_classes;
+  /* there are as many anchors as units, or more: only 2^64 itself does not fit */
+  insitu__order_wide density = ((insitu__order_wide)d->units << 64) / begin;
+  deal->density = density >> 64 ? UINT64_MAX : (uint64_t)density;
+  o->anchors = begin;
+  o->deal = deal;
+  o->shape =
+      d->sequential
+          ? (struct insitu__order_shape){insitu__order_ranged_begin, insitu__order_ranged_rank_of,
+                insitu__order_ranged_same, insitu__order_ranged_same, deal}
+          : (struct insitu__order_shape){insitu__order_dealt_begin, insitu__order_dealt_rank_of,
+                insitu__order_dealt_unit, insitu__order_dealt_rank, deal};
+  return true;
+}
+
+/* Anchors, and where units stand: by a shape, by classes, or by a list of the short ones. False
+ * when out of memory. */
+static bool insitu__order_units(
+    struct insitu__order *o, const insitu_order_desc *d, const struct insitu__order_shape *shape) {
+  const struct insitu__order_irregular *irregular =
+      (const struct insitu__order_irregular *)d->irregular;
+
+  if (shape && d->sequential) {
+    o->shape = *shape;
+    o->anchors = shape->begin(shape->user, d->units);
+    return true;
+  }
+  if (d->n_classes > 1) return insitu__order_classify(o, d);
+  if (d->n_classes && d->classes[1] < d->unit_rows) return insitu__order_classify(o, d);
+  o->anchors = d->units * d->unit_rows;
+  for (uint64_t i = 0; i < d->n_irregular; i++) {
+    o->n_short += irregular[i].rows < d->unit_rows;
+    o->anchors -= d->unit_rows - irregular[i].rows;
+  }
+
+  return true;
 }
 
 /* Room for the lanes and the n_short short units; false when out of memory. */
@@ -4160,7 +4481,7 @@ static bool insitu__order_allocate(struct insitu__order *o) {
 }
 
 /* Copies what it needs of d. On an error *o is zeroed. With a shape, which the shuffled order does
- * not look at, the sequential order has its units, and d's short ones say nothing. */
+ * not look at, the sequential order has its units, and d's lists say nothing. */
 static insitu_status insitu__order_init_shape(struct insitu__order *o, const insitu_order_desc *d,
     const struct insitu__order_shape *shape, insitu_error *err) {
   const struct insitu__order_irregular *irregular =
@@ -4175,15 +4496,9 @@ static insitu_status insitu__order_init_shape(struct insitu__order *o, const ins
   o->lanes = d->lanes;
   o->window = d->window;
   o->sequential = d->sequential;
-  o->anchors = d->units * d->unit_rows;
-  if (shape && d->sequential) {
-    o->shape = *shape;
-    o->anchors = shape->begin(shape->user, d->units);
-  }
-  for (uint64_t i = 0; i < d->n_irregular && !o->shape.begin; i++) {
-    o->n_short += irregular[i].rows < d->unit_rows;
-    o->anchors -= d->unit_rows - irregular[i].rows;
-  }
+  if (!insitu__order_units(o, d, shape))
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "order: no memory for %" PRIu64 " classes; free memory", d->n_classes);
 
   uint64_t share = d->global_batch / d->lanes; /* rows of a lane in one batch */
   if (d->sequential) {
@@ -4243,7 +4558,10 @@ static void insitu__order_window_range(
   }
 
   uint64_t last = first + insitu__base_min(units, o->units - first); /* one past the last rank */
-  if (o->shape.begin) {
+  if (o->deal && !o->sequential) {
+    insitu__order_reach(o->deal, first, last, &w->reach, &w->end);
+    w->begin = w->reach.begin;
+  } else if (o->shape.begin) {
     w->begin = o->shape.begin(o->shape.user, first);
     w->end = o->shape.begin(o->shape.user, last);
   } else {
@@ -4275,11 +4593,18 @@ static inline void insitu__order_window_init(
 }
 
 /* Unit and anchor within it, where a shape tells them, of anchor a of the sequence. */
-static void insitu__order_window_shaped(
-    const struct insitu__order *o, uint64_t a, insitu_order_place *place) {
+static void insitu__order_window_shaped(const struct insitu__order *o,
+    const struct insitu__order_window *w, uint64_t a, insitu_order_place *place) {
   const struct insitu__order_shape *s = &o->shape;
-  uint64_t rank = s->rank_of(s->user, a);
+  struct insitu__order_slot slot;
 
+  if (o->deal && !o->sequential) {
+    insitu__order_search(o->deal, &w->reach, a, &slot);
+    place->unit = insitu__order_slot_unit(&slot);
+    place->within = a - slot.begin;
+    return;
+  }
+  uint64_t rank = s->rank_of(s->user, a);
   place->unit = s->unit(s->user, rank);
   place->within = a - s->begin(s->user, rank);
 }
@@ -4292,7 +4617,7 @@ static inline void insitu__order_window_at(const struct insitu__order *o,
   place->lane = w->lane;
   place->window = w->index;
   if (o->shape.begin) {
-    insitu__order_window_shaped(o, a, place);
+    insitu__order_window_shaped(o, w, a, place);
     return;
   }
   a +=

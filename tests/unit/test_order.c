@@ -1,5 +1,5 @@
 /* The epoch order: golden dumps of the model, exactly once, inverse, windows, sequential order,
- * shuffle quality, refusals. */
+ * classes of units against a list, shuffle quality, refusals. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -61,9 +61,11 @@ static void golden(void **state) {
   (void)state;
   FILE *f = fopen(TEST_DATA "/order_golden.txt", "r");
   assert_non_null(f);
-  char kind[8];
+  char line[8];
   int cases = 0;
-  for (; fscanf(f, " %7s", kind) == 1; cases++) {
+  for (; fscanf(f, " %7s", line) == 1; cases++) {
+    const bool classed = !strncmp(line, "c_", 2); /* its pairs are classes */
+    const char *kind = line + 2 * classed;
     insitu_order_desc d = {0};
     uint64_t *field[] = {&d.units, &d.unit_rows, &d.seed, &d.epoch, &d.global_batch, &d.lanes,
         &d.window, &d.n_irregular};
@@ -72,6 +74,11 @@ static void golden(void **state) {
     for (uint64_t i = 0; i < d.n_irregular; i++)
       irregular[i].unit = number(f), irregular[i].rows = number(f);
     d.irregular = (uint64_t *)irregular;
+    if (classed) {
+      d.classes = d.irregular;
+      d.n_classes = d.n_irregular;
+      d.n_irregular = 0;
+    }
     struct insitu__order o;
     assert_int_equal(insitu__order_init(&o, &d, NULL), INSITU_OK);
     assert_int_equal(o.batches, number(f));
@@ -92,7 +99,7 @@ static void golden(void **state) {
     free(irregular);
   }
   fclose(f);
-  assert_int_equal(cases, 352);
+  assert_int_equal(cases, 427);
 }
 
 /* ---- properties ---- */
@@ -341,6 +348,331 @@ static void huge(void **state) {
   }
 }
 
+/* ---- classes ---- */
+/* The order of a desc with classes, by its definition alone: every unit, slot and anchor is listed.
+ * Only keys and permutations are those of the code under test, which the golden dumps hold. */
+struct listed {
+  uint64_t units, anchors, batches, lane_anchors;
+  uint64_t *unit, *of,
+      *begin;     /* by rank: unit, its class, its first anchor; begin[units]: the end */
+  uint64_t *rank; /* by anchor of the sequence */
+};
+
+static uint64_t key_of(uint64_t a, uint64_t b, uint64_t c, uint64_t d, int n) {
+  return insitu__order_key((const uint64_t[]){a, b, c, d}, n);
+}
+
+/* Deals the ranks, level by level: those that a class leaves are the slots of the next. */
+static void list_deal(struct listed *l, const insitu_order_desc *d) {
+  const uint64_t tag = 0x636c617373; /* "class" */
+  uint64_t *slot = calloc(d->units, sizeof *slot), slots = d->units, base = 0;
+  for (uint64_t j = 0; j < slots; j++) slot[j] = j;
+  for (uint64_t c = 0; c < d->n_classes; c++) {
+    uint64_t m = d->classes[2 * c], left = 0, nth = 0, level = slots;
+    uint64_t phi = key_of(d->seed, d->epoch, tag, c, 4) % level;
+    struct insitu__order_perm p;
+    insitu__order_perm_init(&p, m, key_of(d->seed, d->epoch, c, 0, c ? 3 : 2));
+    for (uint64_t j = 0; j < level; j++) {
+      if (((j + 1) * m + phi) / level == (j * m + phi) / level) {
+        slot[left++] = slot[j];
+        continue;
+      }
+      l->unit[slot[j]] = base + insitu__order_perm_fwd(&p, nth++);
+      l->of[slot[j]] = c;
+    }
+    assert_int_equal(nth, m);
+    assert_int_equal(left, level - m);
+    slots = left;
+    base += m;
+  }
+  free(slot);
+}
+
+static void list_order(struct listed *l, const insitu_order_desc *d) {
+  *l = (struct listed){.units = d->units};
+  l->unit = calloc(d->units, sizeof *l->unit);
+  l->of = calloc(d->units, sizeof *l->of);
+  l->begin = calloc(d->units + 1, sizeof *l->begin);
+  if (!d->sequential) list_deal(l, d);
+  else
+    for (uint64_t c = 0, u = 0; c < d->n_classes; c++)
+      for (uint64_t i = 0; i < d->classes[2 * c]; i++, u++) l->unit[u] = u, l->of[u] = c;
+  for (uint64_t r = 0; r < d->units; r++)
+    l->begin[r + 1] = l->begin[r] + d->classes[2 * l->of[r] + 1];
+  l->anchors = l->begin[d->units];
+  l->rank = calloc(l->anchors, sizeof *l->rank);
+  for (uint64_t r = 0; r < d->units; r++)
+    for (uint64_t a = l->begin[r]; a < l->begin[r + 1]; a++) l->rank[a] = r;
+  uint64_t share = d->global_batch / d->lanes;
+  l->batches = l->anchors / d->global_batch;
+  l->lane_anchors = l->batches * share;
+  if (d->sequential) {
+    l->lane_anchors = (l->anchors + d->lanes - 1) / d->lanes;
+    l->batches = (l->lane_anchors + share - 1) / share;
+  }
+}
+
+static void list_free(struct listed *l) {
+  free(l->unit), free(l->of), free(l->begin), free(l->rank);
+}
+
+/* What the list has at a position, as model/order.py finds it; false: a sequential lane's end. */
+static bool list_at(
+    const struct listed *l, const insitu_order_desc *d, uint64_t position, insitu_order_place *p) {
+  uint64_t lane = position % d->lanes, index = position / d->lanes, from = lane * l->lane_anchors,
+           to = from + l->lane_anchors, a = from + index;
+  if (to > l->anchors) to = l->anchors;
+  if (a >= to || index >= l->lane_anchors) return false;
+  uint64_t first = l->rank[from], head = (d->window * (lane + 1) + d->lanes - 1) / d->lanes,
+           x = l->rank[a] - first, low = 0, high = head;
+  *p = (insitu_order_place){.lane = lane};
+  while (x >= high) low = high, high += d->window, p->window++;
+  uint64_t last = first + high < d->units ? first + high : d->units, begin = l->begin[first + low],
+           end = l->begin[last];
+  if (begin < from) begin = from;
+  if (end > to) end = to;
+  if (!d->sequential) {
+    struct insitu__order_perm mixer;
+    insitu__order_perm_init(&mixer, end - begin, key_of(d->seed, d->epoch, lane, p->window, 4));
+    a = begin + insitu__order_perm_fwd(&mixer, a - begin);
+  }
+  p->unit = l->unit[l->rank[a]];
+  p->within = a - l->begin[l->rank[a]];
+  return true;
+}
+
+/* Every class has its share of every beginning of the sequence, but for one unit a level. */
+static void check_spread(const struct listed *l, const insitu_order_desc *d) {
+  uint64_t *count = calloc(d->n_classes, sizeof *count);
+  for (uint64_t r = 0; r < l->units; r++) {
+    count[l->of[r]]++;
+    for (uint64_t c = 0; c < d->n_classes; c++) {
+      double even = (double)(r + 1) * (double)d->classes[2 * c] / (double)l->units;
+      assert_true(fabs((double)count[c] - even) <= (double)d->n_classes);
+    }
+  }
+  free(count);
+}
+
+/* Any classes: of few units or many, of one anchor or many. */
+static insitu_order_desc any_classes(uint64_t *list, uint64_t most) {
+  uint64_t lanes[] = {1, 1, 2, 4, 6, 8}, counts[] = {1, 1, 2, 7, 40, 150},
+           rows[] = {1, 1, 2, 9, 30};
+  insitu_order_desc d = {.unit_rows = rows[below(5)],
+      .seed = any(),
+      .epoch = below(2) ? below(6) : any(),
+      .window = 1 + below(below(2) ? 9 : 60),
+      .classes = list,
+      .n_classes = 1 + below(most)};
+  for (uint64_t c = 0; c < d.n_classes; c++) {
+    d.units += list[2 * c] = 1 + below(counts[below(6)]);
+    list[2 * c + 1] = below(3) ? 1 + below(d.unit_rows) : d.unit_rows;
+  }
+  d.lanes = lanes[below(6)];
+  d.global_batch = d.lanes * (1 + below(9));
+  return d;
+}
+
+static void check_classes(const struct insitu__order *o, const insitu_order_desc *d) {
+  struct listed l;
+  list_order(&l, d);
+  if (!d->sequential) check_spread(&l, d);
+  assert_int_equal(o->anchors, l.anchors);
+  assert_int_equal(o->batches, l.batches);
+  uint8_t *seen = calloc(d->units * d->unit_rows, 1);
+  uint64_t delivered = 0, dropped = 0, back;
+  for (uint64_t lane = 0; lane < o->lanes; lane++) delivered += check_lane(o, lane, seen);
+  assert_int_equal(delivered, d->sequential ? l.anchors : l.batches * d->global_batch);
+  for (uint64_t i = 0; i < l.batches * d->global_batch; i++) {
+    insitu_order_place p, q;
+    bool there = list_at(&l, d, i, &q);
+    assert_int_equal(insitu__order_at(o, i, &p), there);
+    if (!there) continue;
+    assert_true(p.unit == q.unit && p.within == q.within && p.lane == q.lane);
+    assert_int_equal(p.window, q.window);
+    assert_true(where(o, p.unit, p.within, &back) && back == i);
+  }
+  for (uint64_t r = 0; r <= d->units; r++) {
+    assert_int_equal(insitu__order_rank_begin(o, r), l.begin[r]);
+    if (r == d->units) break;
+    assert_int_equal(insitu__order_rank_unit(o, r), l.unit[r]);
+    assert_int_equal(insitu__order_unit_rank(o, l.unit[r]), r);
+    assert_int_equal(insitu__order_unit_begin(o, l.unit[r]), l.begin[r]);
+    uint64_t rows = l.begin[r + 1] - l.begin[r];
+    for (uint64_t i = 0; i < rows; i++) dropped += !where(o, l.unit[r], i, &back);
+    assert_int_equal(
+        insitu_order_where((const insitu_order *)(const void *)o, l.unit[r], rows, &back),
+        INSITU_E_ARG);
+  }
+  assert_int_equal(dropped, l.anchors - delivered);
+  for (uint64_t a = 0; a < l.anchors; a++) assert_int_equal(insitu__order_rank_of(o, a), l.rank[a]);
+  free(seen);
+  list_free(&l);
+}
+
+static void classes(void **state) {
+  (void)state;
+  uint64_t list[12], changed = 0, more = 0;
+  for (uint64_t round = 0; round < 600; round++) {
+    random_state = round;
+    insitu_order_desc d = any_classes(list, 6);
+    d.sequential = round % 4 == 3;
+    struct insitu__order o, fresh;
+    insitu_order_place p, q;
+    assert_int_equal(insitu__order_init(&o, &d, NULL), INSITU_OK);
+    check_classes(&o, &d);
+    int before = allocations;
+    insitu__order_reset(&o, ++d.epoch);
+    assert_int_equal(allocations, before);
+    assert_int_equal(insitu__order_init(&fresh, &d, NULL), INSITU_OK);
+    check_classes(&o, &d);
+    d.epoch--;
+    insitu__order_free(&fresh);
+    assert_int_equal(insitu__order_init(&fresh, &d, NULL), INSITU_OK);
+    for (uint64_t i = 0; i < o.batches * o.global_batch && d.n_classes > 1; i++) {
+      bool there = insitu__order_at(&o, i, &p);
+      if (!insitu__order_at(&fresh, i, &q) || !there) continue;
+      more++, changed += p.unit != q.unit || p.within != q.within;
+      if (d.sequential) assert_true(p.unit == q.unit && p.within == q.within);
+    }
+    insitu__order_free(&fresh);
+    insitu__order_free(&o);
+  }
+  assert_true(changed > more / 2); /* the sequential quarter and small epochs stay */
+}
+
+/* A unit of very many anchors here and there, where the mean says nothing of what is near. */
+static void uneven_classes(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < 60; round++) {
+    random_state = round;
+    uint64_t list[] = {1 + below(300), 1, 1 + below(4), 2000, 1 + below(50), 1 + below(9)};
+    if (round & 1)
+      for (int i = 0; i < 2; i++) {
+        uint64_t swap = list[i];
+        list[i] = list[2 + i], list[2 + i] = swap;
+      }
+    insitu_order_desc d = {.units = list[0] + list[2] + list[4],
+        .unit_rows = 2000,
+        .seed = any(),
+        .global_batch = 8,
+        .lanes = 1 + (round & 1),
+        .window = 1 + below(40),
+        .classes = list,
+        .n_classes = 3,
+        .sequential = round % 5 == 4};
+    struct insitu__order o;
+    assert_int_equal(insitu__order_init(&o, &d, NULL), INSITU_OK);
+    check_classes(&o, &d);
+    insitu__order_free(&o);
+  }
+}
+
+/* One class of full units changes nothing. */
+static void one_full_class(void **state) {
+  (void)state;
+  for (uint64_t round = 0; round < 50; round++) {
+    random_state = round;
+    uint64_t list[2];
+    insitu_order_desc d = any_classes(list, 1), plain;
+    d.sequential = round & 1;
+    list[1] = d.unit_rows;
+    plain = d;
+    plain.classes = NULL;
+    plain.n_classes = 0;
+    struct insitu__order o, w;
+    insitu_order_place p, q;
+    assert_int_equal(insitu__order_init(&o, &d, NULL), INSITU_OK);
+    assert_int_equal(insitu__order_init(&w, &plain, NULL), INSITU_OK);
+    assert_int_equal(o.batches, w.batches);
+    for (uint64_t i = 0; i < o.batches * o.global_batch; i++) {
+      bool there = insitu__order_at(&w, i, &q);
+      assert_int_equal(insitu__order_at(&o, i, &p), there);
+      if (there) assert_memory_equal(&p, &q, sizeof p);
+    }
+    insitu__order_free(&o);
+    insitu__order_free(&w);
+  }
+}
+
+/* Too large to list: init x lead with edges in both, and what needs products of 128 bits. */
+static void huge_classes(void **state) {
+  (void)state;
+  const uint64_t full = UINT64_C(1) << 55;
+  const uint64_t kinds[][9] = {
+      {32, 31000000, 32, 1100000, 7, 28000, 20, 1000, 3}, /* unit_rows; (units, rows) * 4 */
+      {365, 3000000000, 365, 5000000001, 1, 1, 364, 77, 200},
+      {30, full - 5, 30, full / 3, 29, 1, 1, 1000, 2}, {1, full, 1, full, 1, 1, 1, 3, 1}};
+  for (uint64_t round = 0; round < 16; round++) {
+    const uint64_t *kind = kinds[round % 4];
+    random_state = round;
+    insitu_order_desc d = {.unit_rows = kind[0],
+        .seed = any(),
+        .epoch = below(9),
+        .global_batch = 512,
+        .lanes = 64,
+        .window = 1 + below(5000),
+        .classes = kind + 1,
+        .n_classes = 4,
+        .sequential = round >= 12};
+    for (int c = 0; c < 4; c++) d.units += kind[1 + 2 * c];
+    struct insitu__order o;
+    insitu_order_place p;
+    int before = allocations;
+    assert_int_equal(insitu__order_init(&o, &d, NULL), INSITU_OK);
+    assert_true(allocations - before <= 5);
+    for (int i = 0; i < 1000; i++) {
+      uint64_t position = below(o.batches * 512), back, rank = below(d.units), rows = 0, first = 0;
+      if (insitu__order_at(&o, position, &p))
+        assert_true(where(&o, p.unit, p.within, &back) && back == position);
+      else assert_true(o.sequential && position / 512 + 1 == o.batches);
+      if (i % 4 == 0) { /* a unit of a small class */
+        rank = insitu__order_unit_rank(&o, d.units - 1 - below(70));
+      }
+      uint64_t unit = insitu__order_rank_unit(&o, rank), begin = insitu__order_rank_begin(&o, rank);
+      for (int c = 0; c < 4; first += kind[1 + 2 * c++])
+        if (unit >= first) rows = kind[2 + 2 * c];
+      assert_int_equal(insitu__order_unit_rank(&o, unit), rank);
+      assert_int_equal(insitu__order_rank_begin(&o, rank + 1) - begin, rows);
+      assert_int_equal(insitu__order_rank_of(&o, begin), rank);
+      assert_int_equal(insitu__order_rank_of(&o, begin + rows - 1), rank);
+      if (!where(&o, unit, rows - 1, &back)) continue;
+      assert_true(insitu__order_at(&o, back, &p) && p.unit == unit && p.within == rows - 1);
+    }
+    insitu__order_free(&o);
+  }
+}
+
+/* As many classes as there may be, of which most have one unit. */
+static void most_classes(void **state) {
+  (void)state;
+  uint64_t *list = calloc(2 * INSITU__MAX_CLASSES, sizeof *list);
+  insitu_order_desc d = {.unit_rows = 5,
+      .global_batch = 8,
+      .lanes = 4,
+      .window = 3,
+      .classes = list,
+      .n_classes = INSITU__MAX_CLASSES};
+  for (uint64_t c = 0; c < d.n_classes; c++) {
+    d.units += list[2 * c] = c % 1000 ? 1 : 100;
+    list[2 * c + 1] = 1 + c % 5;
+  }
+  struct insitu__order o;
+  insitu_order_place p;
+  assert_int_equal(insitu__order_init(&o, &d, NULL), INSITU_OK);
+  struct listed l;
+  list_order(&l, &d);
+  for (uint64_t i = 0, back; i < o.batches * 8; i += 97) {
+    insitu_order_place q;
+    assert_true(insitu__order_at(&o, i, &p) && list_at(&l, &d, i, &q));
+    assert_true(p.unit == q.unit && p.within == q.within && p.window == q.window);
+    assert_true(where(&o, p.unit, p.within, &back) && back == i);
+  }
+  insitu__order_free(&o);
+  list_free(&l);
+  free(list);
+}
+
 /* ---- quality: |z| < 4 against independent uniform permutations ---- */
 static void permutation(struct insitu__order_perm *p, uint64_t n, uint64_t seed) {
   uint64_t words[] = {seed, 0};
@@ -510,6 +842,20 @@ static void refusals(void **state) {
   REFUSE(INSITU_E_ARG, "with 2 rows", d.unit_rows = 1);
   REFUSE(INSITU_E_ARG, "ascending", d.irregular = ((const uint64_t[]){4, 2, 4, 1}));
   REFUSE(INSITU_E_ARG, "ascending", d.irregular = ((const uint64_t[]){4, 2, 3, 1}));
+  const uint64_t pairs[] = {2, 3, 3, 1};
+#define CLASSED(list, n)                                                                           \
+  (d.irregular = NULL, d.n_irregular = 0, d.classes = (list), d.n_classes = (n))
+  REFUSE(INSITU_E_ARG, "use one of the two", (d.classes = pairs, d.n_classes = 2));
+  REFUSE(INSITU_E_ARG, "classes is NULL", CLASSED(NULL, 2));
+  REFUSE(INSITU_E_ARG, "4097 classes: at most 4096", CLASSED(pairs, 4097));
+  REFUSE(INSITU_E_ARG, "units is 6", (CLASSED(pairs, 2), d.units = 6));
+  REFUSE(INSITU_E_ARG, "do not add up", CLASSED(pairs, 1));
+  REFUSE(
+      INSITU_E_ARG, "classes[1] = 3 units of 0 rows", CLASSED(((const uint64_t[]){2, 3, 3, 0}), 2));
+  REFUSE(INSITU_E_ARG, "classes[0] = 0 units", CLASSED(((const uint64_t[]){0, 3, 5, 1}), 2));
+  REFUSE(INSITU_E_ARG, "of 1 to 3 rows", CLASSED(((const uint64_t[]){2, 4, 3, 1}), 2));
+  REFUSE(
+      INSITU_E_ARG, "do not add up", CLASSED(((const uint64_t[]){UINT64_MAX, 3, 5, 1, 1, 1}), 3));
 #undef REFUSE
   for (int i = 1; i <= 5; i++) { /* the handle, then the four arrays */
     insitu_error err = {0};
@@ -518,6 +864,18 @@ static void refusals(void **state) {
     assert_int_equal(insitu_order_open(&good, &o, &err), INSITU_E_NOMEM);
     assert_null(o);
     fail_at = 0;
+  }
+  d = good;
+  CLASSED(pairs, 2);
+#undef CLASSED
+  for (int i = 1; i <= 7; i++) { /* the handle, the classes, then the four arrays */
+    insitu_error err = {0};
+    insitu_order *o;
+    fail_at = allocations + i;
+    insitu_status status = insitu_order_open(&d, &o, &err);
+    fail_at = 0;
+    assert_int_equal(status, i <= 6 ? INSITU_E_NOMEM : INSITU_OK);
+    insitu_order_close(&o);
   }
   insitu_order *o;
   assert_int_equal(insitu_order_open(NULL, &o, NULL), INSITU_E_ARG);
@@ -575,9 +933,11 @@ static void public_functions(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(golden), cmocka_unit_test(properties),
       cmocka_unit_test(shapes), cmocka_unit_test(sequential_lanes), cmocka_unit_test(arithmetic),
-      cmocka_unit_test(huge), cmocka_unit_test(bijective), cmocka_unit_test(autocorrelation),
-      cmocka_unit_test(adjacent_pairs), cmocka_unit_test(position_by_value),
-      cmocka_unit_test(variance_law), cmocka_unit_test(refusals),
-      cmocka_unit_test(public_functions)};
+      cmocka_unit_test(huge), cmocka_unit_test(classes), cmocka_unit_test(uneven_classes),
+      cmocka_unit_test(one_full_class), cmocka_unit_test(huge_classes),
+      cmocka_unit_test(most_classes), cmocka_unit_test(bijective),
+      cmocka_unit_test(autocorrelation), cmocka_unit_test(adjacent_pairs),
+      cmocka_unit_test(position_by_value), cmocka_unit_test(variance_law),
+      cmocka_unit_test(refusals), cmocka_unit_test(public_functions)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
