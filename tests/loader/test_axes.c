@@ -20,7 +20,8 @@ struct space {
   int n, along;
   uint64_t chunk[NAMES], unit_chunks; /* of each drawn axis: the reference chunk */
   int64_t steps[2][3];
-  int owner[MOST]; /* of each index on the axis `along`: its part, or -1 */
+  uint64_t shown[2]; /* of the variables' steps, by the iterator */
+  int owner[MOST];   /* of each index on the axis `along`: its part, or -1 */
   insitu_variable variable[2];
   insitu_loader_desc desc;
   char manifest[700];
@@ -315,7 +316,7 @@ static void check_row(const struct space *s, const insitu_batch *b, int which, u
   const struct support_array *stored = &s->array[which];
   const insitu_variable *v = &s->variable[which];
   const int64_t *anchor = b->axis_indices + row * b->n_axes;
-  uint64_t each = 1, n_steps = v->n_steps ? v->n_steps : 1, at[NAMES];
+  uint64_t each = 1, n_steps = s->shown[which], at[NAMES];
   int shown = v->n_steps ? 2 : 1;
   for (int d = 0; d < stored->ndim; d++)
     if (!has(s->drawn, s->n, s->dim[which][d])) {
@@ -433,6 +434,17 @@ static void check_epoch(struct space *s, insitu_loader *ld, insitu_iter *it,
   insitu_order_close(&o);
 }
 
+/* Lets the iterator show as many steps of each array as are drawn. */
+static void draw_steps(struct space *s, insitu_iter *it) {
+  insitu_error err = {0};
+  for (int which = 0; which < 2; which++) {
+    const insitu_variable *v = &s->variable[which];
+    if (!v->n_steps || support_below(2)) continue;
+    s->shown[which] = 1 + support_below(v->n_steps);
+    if (insitu_iter_set_steps(it, v->label, s->shown[which], &err)) fail_msg("%s", err.message);
+  }
+}
+
 /* Everything against the model, for spaces that are drawn at random. */
 static void drawn_spaces(void **state) {
   (void)state;
@@ -461,7 +473,12 @@ static void drawn_spaces(void **state) {
         continue;
       }
       if (status) fail_msg("%s", err.message);
-      for (uint64_t epoch = 0; epoch < 2; epoch++) check_epoch(&s, ld, it, &d, epoch, before.reads);
+      for (int which = 0; which < 2; which++)
+        s.shown[which] = s.variable[which].n_steps ? s.variable[which].n_steps : 1;
+      for (uint64_t epoch = 0; epoch < 3; epoch++) {
+        if (epoch) draw_steps(&s, it);
+        check_epoch(&s, ld, it, &d, epoch, before.reads);
+      }
       checked += s.n > 1;
       insitu_iter_close(&it);
     }

@@ -353,7 +353,7 @@ static void untouched(void **state) {
     if (shown == 1) continue;
     status = insitu_iter_set_steps(it, "a", 1, &err);
     assert_int_equal(status, INSITU_E_ARG);
-    assert_non_null(strstr(err.message, "insitu_iter_set_epoch"));
+    assert_non_null(strstr(err.message, "an error ended the iterator"));
     assert_int_equal(insitu_iter_next(it, 20000, &b, NULL), INSITU_E_ABSENT);
     assert_int_equal(insitu_iter_set_epoch(it, 2, NULL), INSITU_OK);
   }
@@ -531,33 +531,24 @@ static void refused(void **state) {
   support_remove(root);
 }
 
-/* Many steps of long chunks, whose row lists are pieces: any number of them is shown right, and no
- * list is longer than what the loader took memory for. */
-static void many(void **state) {
-  (void)state;
-  enum { LONG = 9000, STEPS = 400 };
-  struct support_array a = {
-      .name = "a", .ndim = 1, .shape = {LONG}, .chunk = {5000}, .dtype = INSITU_I32, .format = 2};
-  const char *root = support_path("many");
-  support_make(root, &a);
-  static int64_t steps[STEPS];
-  for (int i = 0; i < STEPS; i++)
-    steps[i] = i < 100 ? 2 * i : (int64_t)support_below(1000) * (i % 3 + 1);
-  insitu_variable v = {.label = "a", .steps = steps, .n_steps = STEPS};
+/* Steps of long chunks, whose row lists are pieces: any number of them is shown right, and no list
+ * is longer than what the loader took memory for. */
+static void pieces(
+    const char *root, const int64_t *steps, uint64_t n_steps, const uint64_t *shown) {
+  insitu_variable v = {.label = "a", .steps = steps, .n_steps = n_steps};
   insitu_loader_desc d = {.api = INSITU_API,
       .url = root,
       .variables = &v,
       .n_variables = 1,
       .batch_size = 64,
-      .split = {{.stop = LONG}},
-      .split_spill = 1,
+      .split = {{.fraction = 1}},
       .prefetch_depth = 1,
+      .max_inflight = 1,
       .block_chunks = 1,
       .hold_epoch = 1};
   insitu_loader *ld = open_or_fail(&d);
   insitu_iter *it = open_train(ld);
-  static const uint64_t shown[] = {1, STEPS, 2, 99, 300, 399, 250, 31};
-  for (size_t i = 0; i < sizeof shown / sizeof *shown; i++) {
+  for (uint64_t i = 0; shown[i]; i++) {
     assert_int_equal(insitu_iter_set_epoch(it, i, NULL), INSITU_OK);
     set(it, "a", shown[i]);
     for (int k = 0; k < 3; k++) {
@@ -571,6 +562,56 @@ static void many(void **state) {
   }
   insitu_iter_close(&it);
   insitu_loader_close(&ld);
+}
+static void long_chunks(void **state) {
+  (void)state;
+  enum { STEPS = 400 };
+  struct support_array a = {
+      .name = "a", .ndim = 1, .shape = {27000}, .chunk = {8000}, .dtype = INSITU_I32, .format = 2};
+  const char *root = support_path("long");
+  support_make(root, &a);
+  static int64_t steps[STEPS];
+  for (int i = 0; i < STEPS; i++)
+    steps[i] = i < 100 ? 2 * i : (int64_t)support_below(1000) * (i % 3 + 1);
+  pieces(root, steps, STEPS, (const uint64_t[]){1, STEPS, 2, 99, 300, 399, 250, 31, 0});
+  /* far apart: lists of all three are shorter than one of a whole chunk would be */
+  pieces(root, (const int64_t[]){0, 9000, 18000}, 3, (const uint64_t[]){1, 3, 2, 1, 0});
+  support_remove(root);
+}
+
+/* Indexes of shards that were read for more steps are not read again for fewer. */
+static void indexes(void **state) {
+  (void)state;
+  struct support_array a = {.name = "a",
+      .ndim = 2,
+      .shape = {TIME, 4},
+      .chunk = {2, 2},
+      .dtype = INSITU_I32,
+      .format = 3,
+      .shard = {3, 2}};
+  const char *root = support_path("indexes");
+  support_make(root, &a);
+  insitu_variable v = {.label = "a", .steps = in, .n_steps = 2};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = 4,
+      .hold_epoch = 1};
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it =
+      open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL});
+  uint64_t indexes = 0;
+  for (int e = 0; e < 5; e++) {
+    insitu_batch *b;
+    if (e) set(it, "a", 1 + (uint64_t)e % 2);
+    while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) insitu_batch_release(&b);
+    if (e) assert_int_equal(stats_of(ld).index_reads, indexes);
+    indexes = stats_of(ld).index_reads;
+    assert_int_equal(indexes, TIME / 6);
+  }
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
   support_remove(root);
 }
 
@@ -578,6 +619,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn), cmocka_unit_test(held),
       cmocka_unit_test(beside), cmocka_unit_test(reads), cmocka_unit_test(untouched),
       cmocka_unit_test(kept), cmocka_unit_test(resumed), cmocka_unit_test(refused),
-      cmocka_unit_test(many)};
+      cmocka_unit_test(long_chunks), cmocka_unit_test(indexes)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
