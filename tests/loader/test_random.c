@@ -934,6 +934,7 @@ static void resume(const struct setup *saved, const struct run *run) {
     if (ld && walk_open(&w, s, ld, 0, run->part, run->order, world, rank, draw(3), &plan)) {
       lanes = w.e.lanes;
       window = w.e.window;
+      if (chance(40)) walk_steps(&w); /* the state does not know of it */
       for (uint64_t i = draw(4); i && walk_step(&w); i--) {}
       if (insitu_iter_restore(w.it, &run->after[k], &err))
         differ("restoring behind batch %d of epoch %d at world size %d, after %d: %s", (int)k,

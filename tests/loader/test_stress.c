@@ -72,7 +72,7 @@ static struct kind kinds[KINDS] = {
          .chunk = {4, 16},
          .dtype = INSITU_I32,
          .format = 2}},
-        {{.label = "a"}}, 1, {0}, 9},
+        {{.label = "a", .steps = steps, .n_steps = 3}}, 1, {0}, 9},
 };
 
 static int setup(void **state) {
@@ -95,12 +95,15 @@ static int setup(void **state) {
 struct held {
   insitu_batch *batch;
   const struct kind *kind;
+  uint64_t shown; /* steps of the first variable */
 };
 struct model { /* where an iterator must stand */
   insitu_iter *it;
   uint64_t epoch, next, batches, held, max_held;
   bool end_due, damaged;
   int32_t split, order;
+  uint64_t shown; /* steps of the first variable */
+  bool moved;     /* and no batch came since */
 };
 static struct held held[HELD];
 static int n_held;
@@ -134,8 +137,12 @@ static void *giver_main(void *arg) {
 }
 
 static void check(const struct held *h) {
-  for (uint64_t i = 0; i < h->kind->n_variables; i++)
-    support_check_array(h->batch, i, &h->kind->v[i], &h->kind->a[h->kind->array_of[i]], 0);
+  for (uint64_t i = 0; i < h->kind->n_variables; i++) {
+    insitu_variable v = h->kind->v[i];
+    if (i == 0) v.n_steps = h->shown;
+    if (v.n_steps) assert_int_equal(h->batch->arrays[i].shape[1], v.n_steps);
+    support_check_array(h->batch, i, &v, &h->kind->a[h->kind->array_of[i]], 0);
+  }
 }
 static void give_back(struct model *models, int i) {
   struct held h = held[i];
@@ -167,7 +174,7 @@ static uint64_t count_batches(insitu_loader *ld, const insitu_iter_desc *d) {
   return p.batches;
 }
 
-static void step_open(insitu_loader *ld, struct model *m) {
+static void step_open(insitu_loader *ld, struct model *m, const struct kind *k) {
   insitu_error err = {0};
   insitu_iter_desc d = {.api = INSITU_API,
       .split = (int32_t)support_below(4),
@@ -182,8 +189,14 @@ static void step_open(insitu_loader *ld, struct model *m) {
     assert_null(m->it);
     return;
   }
-  *m = (struct model){
-      m->it, d.epoch, 0, count_batches(ld, &d), 0, d.max_held, false, false, d.split, d.order};
+  *m = (struct model){.it = m->it,
+      .epoch = d.epoch,
+      .batches = count_batches(ld, &d),
+      .max_held = d.max_held,
+      .split = d.split,
+      .order = d.order,
+      .shown = k->v[0].n_steps,
+      .moved = true};
 }
 
 static void step_next(insitu_loader *ld, struct model *m, const struct kind *k, bool cancelled) {
@@ -219,9 +232,10 @@ static void step_next(insitu_loader *ld, struct model *m, const struct kind *k, 
       assert_int_equal(insitu_iter_locate(m->it, b->epoch, b->index, r, &anchor, &err), INSITU_OK);
       assert_int_equal(anchor, b->sample_indices[r]);
     }
-    held[n_held] = (struct held){b, k};
+    held[n_held] = (struct held){b, k, m->shown};
     check(&held[n_held++]);
     m->held++;
+    m->moved = false;
     m->end_due = ++m->next == m->batches;
     if (!support_below(4)) { /* remembered for this iterator's like */
       states[(m->split * 3 + m->order) % 64] = b->after;
@@ -239,6 +253,7 @@ static void step_move(struct model *m) {
     m->epoch = epoch;
     m->next = 0;
     m->end_due = m->damaged = false;
+    m->moved = true;
   } else if (have_state) {
     const insitu_state *state = &states[(m->split * 3 + m->order) % 64];
     insitu_status s = insitu_iter_restore(m->it, state, &err);
@@ -250,7 +265,17 @@ static void step_move(struct model *m) {
     m->next = insitu__base_load64(state->bytes + INSITU__PASS_STATE_NEXT);
     m->end_due = m->next == m->batches;
     m->damaged = false;
+    m->moved = true;
   }
+}
+
+static void step_steps(struct model *m, const struct kind *k) {
+  insitu_error err = {0};
+  uint64_t n = support_below(5), all = k->v[0].n_steps;
+  bool begins = m->moved || (!m->next && !m->end_due), fits = n > 0 && n <= all;
+  insitu_status s = insitu_iter_set_steps(m->it, k->v[0].label, n, &err);
+  assert_int_equal(s, begins && fits && !m->damaged ? INSITU_OK : INSITU_E_ARG);
+  if (!s) m->shown = n;
 }
 
 static void quiet(void *user, int32_t level, const char *line) {
@@ -290,10 +315,11 @@ static void walk(uint64_t seed) {
   for (int step = 0; step < STEPS; step++) {
     struct model *one = &m[support_below(ITERS)];
     uint64_t what = support_below(100);
-    if (!one->it) step_open(ld, one);
+    if (!one->it) step_open(ld, one, k);
     else if (what < 62) step_next(ld, one, k, cancelled);
     else if (what < 86 && n_held) give_back(m, (int)support_below((uint64_t)n_held));
-    else if (what < 93) step_move(one);
+    else if (what < 90) step_move(one);
+    else if (what < 94) step_steps(one, k);
     else if (what < 97) {
       insitu_iter_close(&one->it);
       assert_null(one->it);
