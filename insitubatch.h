@@ -30904,6 +30904,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(url, TEXT, DESC, 0),
     INSITU__CONFIG_FIELD(sample_dim, TEXT, DESC, 0),
     INSITU__CONFIG_FIELD(sample_axis, I32, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(split_axis, I32, DEFAULT, 0),
     INSITU__CONFIG_FIELD(batch_size, U64, DEFAULT, INSITU__MAX_BATCH),
     INSITU__CONFIG_FIELD(seed, U64, DEFAULT, 0),
     INSITU__CONFIG_FIELD(rank, I32, DEFAULT, 0),
@@ -31026,6 +31027,7 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
     insitu__config_keep_text(ld, &axes[k].dim, &ok);
     insitu__config_keep_text(ld, &axes[k].from, &ok);
     insitu__config_keep_text(ld, &axes[k].to, &ok);
+    if (!axes[k].stride) axes[k].stride = 1;
   }
   c->axes = axes;
 
@@ -34534,6 +34536,38 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
   insitu__text_buffer_printf(b, "}");
 }
 
+/* An axis as the desc gives it. Its dates have become indexes. */
+static void insitu__describe_axis(struct insitu__text_buffer *b, const insitu_axis *a) {
+  if (a->dim) insitu__describe_string(b, "{\"dim\": ", a->dim);
+  else insitu__text_buffer_printf(b, "{\"axis\": %d", (int)a->axis);
+  insitu__text_buffer_printf(b,
+      ", \"start\": %" PRId64 ", \"stop\": %" PRId64 ", \"stride\": %" PRIu64 "}", a->start,
+      a->stop, a->stride);
+}
+
+/* What takes part of the draw space: how many samples or, where desc.axes says it, how many indexes
+ * of each axis, such as "init 1000 x lead 40". */
+static const char *insitu__describe_space(const insitu_loader *ld, char *text, size_t cap) {
+  const struct insitu__geometry *g = &ld->geometry;
+  const insitu_loader_desc *c = &ld->config;
+  size_t at = 0;
+
+  snprintf(text, cap, "%" PRIu64, g->samples);
+  for (uint64_t k = 0; k < c->n_axes && g->n_arrays && at < cap; k++) {
+    const insitu_axis *a = &c->axes[k];
+    unsigned axis = g->arrays[0].drawn[k].axis;
+    const char *dim = g->arrays[0].zarr.dim[axis];
+    uint64_t stop = a->stop ? (uint64_t)a->stop : g->axes[k].samples;
+    char number[24];
+    snprintf(number, sizeof number, "axis %u", axis);
+    int written = snprintf(text + at, cap - at, "%s%.80s %" PRIu64, k ? " x " : "",
+        dim ? dim : number, insitu__base_ceil_div(stop - (uint64_t)a->start, a->stride));
+    at += (size_t)written;
+  }
+
+  return text;
+}
+
 /* The resolved configuration, and where each of its values comes from. */
 static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_loader *ld) {
   const insitu_loader_desc *c = &ld->config;
@@ -34541,6 +34575,12 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
   for (uint64_t i = 0; i < c->n_variables; i++) {
     if (i) insitu__text_buffer_printf(b, ", ");
     insitu__describe_variable(b, &c->variables[i]);
+  }
+
+  insitu__text_buffer_printf(b, c->n_axes ? "], \"axes\": [" : "");
+  for (uint64_t k = 0; k < c->n_axes; k++) {
+    if (k) insitu__text_buffer_printf(b, ", ");
+    insitu__describe_axis(b, &c->axes[k]);
   }
 
   insitu__text_buffer_printf(b, "], \"split\": [");
@@ -34554,7 +34594,8 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
   insitu__text_buffer_printf(b, "]");
   for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
     const struct insitu__text_field *f = &insitu__config_fields[i].text;
-    bool other = f->at == offsetof(insitu_loader_desc, sample_axis) && c->sample_dim;
+    bool other = f->at == offsetof(insitu_loader_desc, sample_axis) && (c->sample_dim || c->n_axes);
+    other = other || (f->at == offsetof(insitu_loader_desc, split_axis) && !c->n_axes);
     bool none = f->kind == INSITU__TEXT_TEXT &&
                 !*(const char *const *)(const void *)((const char *)c + f->at);
     if (f->kind != INSITU__TEXT_NONE && !other && !none) insitu__text_buffer_field(b, ", ", f, c);
@@ -34770,13 +34811,15 @@ INSITU_DEF insitu_status insitu_loader_open(
   if (status) return status;
   *out = ld;
   const insitu_loader_desc *c = &ld->config;
+  char space[400];
   insitu__report_log(ld, 2,
-      "rank %d, open %.400s: %" PRIu64 " variables of %" PRIu64 " arrays, %" PRIu64
-      " samples; io %s%s, %" PRIu64 " decode threads, %" PRIu64
+      "rank %d, open %.400s: %" PRIu64 " variables of %" PRIu64 " arrays, %s samples; io "
+      "%s%s, %" PRIu64 " decode threads, %" PRIu64
       " chunks in flight, %.1f MB for them, memory_budget %.1f MB",
-      (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_arrays, ld->geometry.samples,
-      insitu__config_io_words[c->io], c->inline_io ? " (inline)" : "", c->decode_threads,
-      c->max_inflight, (double)ld->footprint.inflight_bytes / 1e6, (double)c->memory_budget / 1e6);
+      (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_arrays,
+      insitu__describe_space(ld, space, sizeof space), insitu__config_io_words[c->io],
+      c->inline_io ? " (inline)" : "", c->decode_threads, c->max_inflight,
+      (double)ld->footprint.inflight_bytes / 1e6, (double)c->memory_budget / 1e6);
   if (insitu__report_is_logged(ld, 2)) insitu__config_notes(ld, insitu__config_log_note, ld);
   return INSITU_OK;
 }

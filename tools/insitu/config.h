@@ -21,6 +21,8 @@ static const char *const config_order_words[] = {"auto", "shuffled", "sequential
   X(url, "url", TEXT, NULL, "URL", "the archive")                                                  \
   X(sample_dim, "sample-dim", TEXT, NULL, "NAME", "the axis of samples, by dimension name")        \
   X(sample_axis, "sample-axis", I32, NULL, "N", "the axis of samples, by number (0)")              \
+  X(split_axis, "split-axis", I32, NULL, "N",                                                      \
+      "of --axes: the number of the one that is split (0)")                                        \
   X(batch_size, "batch-size", U64, NULL, "N", "rows per rank and batch (32)")                      \
   X(seed, "seed", U64, NULL, "N", "of the order and of a shuffled split (0)")                      \
   X(rank, "rank", I32, NULL, "N", "this process (0) ...")                                          \
@@ -78,7 +80,7 @@ static const struct config_field config_fields[CONFIG_N] = {
     CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
 
 static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice,
-    *config_select, *config_fractions, *config_ranges, *config_samples;
+    *config_select, *config_fractions, *config_ranges, *config_samples, *config_axes;
 #define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                               \
   {option, 0, value, help, &config_given[CONFIG_IN_DESC_##member]},
 #define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                               \
@@ -102,6 +104,8 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
           &config_ranges},                                                                         \
       {"samples", 0, "A..B", "only these samples: dates (a year alone: 1979-01), or indices",      \
           &config_samples},                                                                        \
+      {"axes", 0, "LIST",                                                                          \
+          "several axes of samples: NAME, NAME[START:STOP:STRIDE], NAME[FROM..TO]", &config_axes}, \
       TOOL_STORE_OPTIONS, CONFIG_DESC(CONFIG_OPTION_DESC) CONFIG_ITER(CONFIG_OPTION_ITER)
 
 struct config_block { /* before what it holds */
@@ -348,6 +352,53 @@ static bool config_parse_split(struct config *c, const char *text, bool ranges) 
   }
 }
 
+/* What stands in the brackets behind an axis, n characters: "FROM..TO", dates or indexes, or
+ * "START:STOP:STRIDE" as Python writes it, from 0 on. */
+static bool config_parse_axis_range(struct config *c, const char *text, size_t n, insitu_axis *a) {
+  if (memmem(text, n, "..", 2))
+    return config_parse_range(c, text, n, &a->from, &a->to, &a->start, &a->stop);
+  int64_t number[3] = {0, 0, 1};
+  const char *end = text + n;
+  for (int i = 0; i < 3; i++) {
+    const char *stop = (const char *)memchr(text, ':', (size_t)(end - text));
+    if (!stop) stop = end;
+    if (stop > text && !config_i64(text, (uint64_t)(stop - text), &number[i])) return false;
+    text = stop + (stop < end);
+    if (!i && stop == end) return false; /* a number alone is no range */
+  }
+  a->start = number[0];
+  a->stop = number[1];
+  a->stride = (uint64_t)number[2];
+  return text == end && number[0] >= 0 && number[1] >= 0 && number[2] > 0;
+}
+/* "init[1979..1989],lead[0:40:2]", the slowest first. */
+static bool config_parse_axes(struct config *c, const char *text) {
+  insitu_axis *axes = (insitu_axis *)config_keep(c, config_list_length(text), sizeof *axes);
+  uint64_t n = 0;
+  for (const char *p = text;; p++, n++) {
+    size_t length = strcspn(p, ","), name = strcspn(p, ",[");
+    int64_t number;
+    bool range = name<length, ok = name> 0;
+    if (ok && config_i64(p, name, &number))
+      axes[n].axis = (int32_t)insitu__base_min((uint64_t)number, INT32_MAX);
+    else axes[n].dim = config_keep_text(c, p, name);
+    if (range)
+      ok = ok && p[length - 1] == ']' &&
+           config_parse_axis_range(c, p + name + 1, length - name - 2, &axes[n]);
+    if (!ok) {
+      tool_usage_error("--axes: '%.*s' is not NAME, NAME[START:STOP:STRIDE] or NAME[FROM..TO], "
+                       "such as init[1979..1989],lead[0:40:2]",
+          (int)length, p);
+      return false;
+    }
+    p += length;
+    if (!*p) break;
+  }
+  c->desc.axes = axes;
+  c->desc.n_axes = n + 1;
+  return true;
+}
+
 /* ---- the JSON document ---- */
 
 static bool config_bad(const struct config *c, const char *key, const char *need) {
@@ -478,6 +529,53 @@ static bool config_json_variables(struct config *c, const struct insitu__text_js
     if (!config_json_variable(c, j, t, &v[c->desc.n_variables++])) return false;
   return true;
 }
+static bool config_json_axis(
+    struct config *c, const struct insitu__text_json *j, int token, insitu_axis *a) {
+  static const char *const known[] = {"dim", "axis", "start", "stop", "from", "to", "stride"};
+  char text[INSITU__MAX_DIM_NAME], key[64];
+  bool named = false;
+  if (insitu__text_json_is_string(j, token)) { /* a name alone */
+    if (insitu__text_json_string(j, token, text, sizeof text) < 0)
+      return config_bad(c, "axes", "a name is too long");
+    a->dim = config_keep_text(c, text, strlen(text));
+    return true;
+  }
+  if (!insitu__text_json_is_object(j, token))
+    return config_bad(c, "axes", "each must be a name or an object with a \"dim\" or an \"axis\"");
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
+    int value = insitu__text_json_value(j, t), which = 0, n = (int)TOOL_COUNT(known);
+    int64_t number = 0;
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
+      return config_bad(c, "axes", "a key is too long");
+    while (which < n && strcmp(known[which], key)) which++;
+    if (which == n) return config_unknown(c, " of an axis", key, known, n);
+    if (insitu__text_json_is_null(j, value)) continue;
+    if (which == 0 || which == 4 || which == 5) { /* dim, from, to */
+      if (insitu__text_json_string(j, value, text, sizeof text) < 0)
+        return config_bad(c, key, "a string is needed");
+      *(which == 0     ? &a->dim
+          : which == 4 ? &a->from
+                       : &a->to) = config_keep_text(c, text, strlen(text));
+    } else if (!insitu__text_json_i64(j, value, &number)) {
+      return config_bad(c, key, "a whole number is needed");
+    }
+    if (which == 1) a->axis = (int32_t)number;
+    if (which == 2) a->start = number;
+    if (which == 3) a->stop = number;
+    if (which == 6) a->stride = (uint64_t)number;
+    named = named || which < 2;
+  }
+  return named || config_bad(c, "axes", "each needs a \"dim\" or an \"axis\"");
+}
+static bool config_json_axes(struct config *c, const struct insitu__text_json *j, int token) {
+  if (!insitu__text_json_is_array(j, token)) return config_bad(c, "axes", "a list is needed");
+  insitu_axis *axes =
+      (insitu_axis *)config_keep(c, (uint64_t)insitu__text_json_size(j, token), sizeof *axes);
+  c->desc.axes = axes;
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t))
+    if (!config_json_axis(c, j, t, &axes[c->desc.n_axes++])) return false;
+  return true;
+}
 /* Of a remote store. Those of the command line stay behind them: of settings made twice the last
  * counts. */
 static bool config_json_options(struct config *c, const struct insitu__text_json *j, int token) {
@@ -533,12 +631,13 @@ static bool config_json_split(struct config *c, const struct insitu__text_json *
 static bool config_json_fields(
     struct config *c, const struct insitu__text_json *j, int token, bool iterator) {
   int first = iterator ? CONFIG_N_DESC : 0, end = iterator ? CONFIG_N : CONFIG_N_DESC;
-  const char *names[CONFIG_N + 4];
+  const char *names[CONFIG_N + 5];
   char key[128], text[INSITU__MAX_KEY], shown[256];
   int n = 0;
   for (int i = first; i < end; i++) names[n++] = config_fields[i].name;
   if (!iterator) {
     names[n++] = "variables";
+    names[n++] = "axes";
     names[n++] = "options";
     names[n++] = "split";
     names[n++] = "iterator";
@@ -559,6 +658,8 @@ static bool config_json_fields(
     } else if (iterator) return config_unknown(c, " of the iterator", key, names, n);
     else if (strcmp(key, "variables") == 0) {
       if (!config_json_variables(c, j, value)) return false;
+    } else if (strcmp(key, "axes") == 0) {
+      if (!config_json_axes(c, j, value)) return false;
     } else if (strcmp(key, "options") == 0) {
       if (!config_json_options(c, j, value)) return false;
     } else if (strcmp(key, "split") == 0) {
@@ -606,14 +707,23 @@ static int config_read_file(const char *path, char **text, uint64_t *n) {
 
 /* ---- variables by default ---- */
 
-/* The axis of samples, -1: the array has none. */
-static int config_axis(const struct config *c, const struct insitu__zarr_array *a) {
-  if (!c->desc.sample_dim)
-    return c->desc.sample_axis >= 0 && c->desc.sample_axis < (int32_t)a->ndim ? c->desc.sample_axis
-                                                                              : -1;
+/* An axis by its name or, where that is NULL, by its number; -1: the array has none. */
+static int config_axis(const struct insitu__zarr_array *a, const char *dim, int32_t number) {
+  if (!dim) return number >= 0 && number < (int32_t)a->ndim ? number : -1;
   for (unsigned d = 0; d < a->ndim; d++)
-    if (a->dim[d] && strcmp(a->dim[d], c->desc.sample_dim) == 0) return (int)d;
+    if (a->dim[d] && strcmp(a->dim[d], dim) == 0) return (int)d;
   return -1;
+}
+/* How many samples an array has; 0: it lacks an axis of samples. */
+static uint64_t config_array_samples(const struct config *c, const struct insitu__zarr_array *a) {
+  uint64_t n = 1;
+  for (uint64_t k = 0; k < insitu__base_max(1, c->desc.n_axes); k++) {
+    const insitu_axis *of = c->desc.n_axes ? &c->desc.axes[k] : NULL;
+    int axis =
+        config_axis(a, of ? of->dim : c->desc.sample_dim, of ? of->axis : c->desc.sample_axis);
+    if (axis < 0 || !insitu__base_mul(n, a->shape[axis], &n)) return 0;
+  }
+  return n;
 }
 /* Adds the names of an array's dimensions that are not listed yet, for a message: " time, lat". */
 static void config_dims(const struct insitu__zarr_array *a, struct insitu__text_buffer *list) {
@@ -646,8 +756,8 @@ static int config_all_arrays(struct config *c) {
       if (!first.status) first = err;
       continue;
     }
-    int axis = a.kind == INSITU__ZARR_STRING ? -1 : config_axis(c, &a); /* no batch holds strings */
-    length[i] = axis < 0 ? 0 : a.shape[axis];
+    if (a.kind != INSITU__ZARR_STRING) /* no batch holds strings */
+      length[i] = config_array_samples(c, &a);
     rank[i] = a.axes > 1;
     longest[rank[i]] = insitu__base_max(longest[rank[i]], length[i]);
     config_dims(&a, &dims);
@@ -665,7 +775,9 @@ static int config_all_arrays(struct config *c) {
   c->desc.n_variables = taken;
   if (!taken)
     code =
-        first.status ? tool_fail_error(&first)
+        first.status     ? tool_fail_error(&first)
+        : c->desc.n_axes ? tool_fail("%s: no array has all of the axes; dimensions:%s", c->desc.url,
+                               dims.text ? dims.text : " none has a name; give --axes by numbers")
         : c->desc.sample_dim
             ? tool_fail("%s: no array has a dimension '%s'; dimensions:%s", c->desc.url,
                   c->desc.sample_dim, dims.text ? dims.text : " none has a name; use --sample-axis")
@@ -689,6 +801,7 @@ static int config_options(struct config *c) {
   insitu_variable *v;
   char shown[64];
   if (config_var && !config_parse_variables(c, config_var)) return TOOL_USAGE;
+  if (config_axes && !config_parse_axes(c, config_axes)) return TOOL_USAGE;
   if (config_fractions && !config_parse_split(c, config_fractions, false)) return TOOL_USAGE;
   if (config_ranges && !config_parse_split(c, config_ranges, true)) return TOOL_USAGE;
   if (config_samples &&

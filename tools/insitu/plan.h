@@ -214,6 +214,12 @@ static void plan_print_head(const struct plan *p) {
       printf("    %-16" PRId64 "%s\n", k, a->channels[k]);
     bytes += a->bytes;
   }
+  if (c->n_axes) {
+    char space[400];
+    printf("  axes: %s", insitu__describe_space(p->loader, space, sizeof space));
+    if (c->n_axes > 1) printf("; the split is along number %d", (int)c->split_axis);
+    printf("\n");
+  }
   printf("  one batch: %" PRIu64 " samples, %s", c->batch_size, tool_bytes(text, bytes));
   if (c->world > 1) printf(" on each of %d ranks (this is rank %d)", (int)c->world, (int)c->rank);
   printf("\n\n");
@@ -320,6 +326,10 @@ static void plan_print_json(const struct plan *p) {
   tool_json_u64(&j, "block_chunks", c->block_chunks);
   tool_json_u64(&j, "unit_chunks", c->unit_chunks);
   tool_json_u64(&j, "memory_budget", c->memory_budget);
+  if (c->n_axes) {
+    char space[400];
+    tool_json_string(&j, "axes", insitu__describe_space(p->loader, space, sizeof space));
+  }
   tool_json_array(&j, "arrays");
   for (uint64_t i = 0; (a = insitu_loader_array(p->loader, i)); i++) {
     tool_json_object(&j, NULL);
