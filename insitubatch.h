@@ -26698,9 +26698,6 @@ static insitu_status insitu__plan_order(
     const struct insitu__plan *p, uint64_t epoch, struct insitu__order *out, insitu_error *err) {
   const struct insitu__plan_layout *l = &p->layout;
   bool product = p->part->n_lines > 1;
-  if (product && !l->sequential)
-    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-        "order: samples of several axes cannot be shuffled yet; use INSITU_SEQUENTIAL");
   struct insitu__order_shape rows_first = {.begin = insitu__split_unit_begin,
       .rank_of = insitu__split_unit_of,
       .unit = insitu__split_same,
@@ -26718,7 +26715,11 @@ static insitu_status insitu__plan_order(
       .irregular = (const uint64_t *)p->part->irregular,
       .n_irregular = p->part->n_irregular};
 
-  return insitu__order_init_shape(out, &d, product ? &rows_first : NULL, err);
+  if (product && !l->sequential) {
+    d.classes = p->part->classes;
+    d.n_classes = p->part->n_classes;
+  }
+  return insitu__order_init_shape(out, &d, product && l->sequential ? &rows_first : NULL, err);
 }
 
 /* The anchor that stands at a place of the order. */

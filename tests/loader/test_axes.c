@@ -303,6 +303,9 @@ static insitu_order *open_order(const struct space *s, const insitu_plan *plan, 
       }
     d.irregular = irregular[0];
     d.n_irregular = n;
+  } else {
+    d.classes = s->classes[0];
+    d.n_classes = (uint64_t)s->n_classes;
   }
   insitu_order *o;
   insitu_error err = {0};
@@ -461,7 +464,7 @@ static void drawn_spaces(void **state) {
     for (int part = 0; part < 4; part++) {
       insitu_iter_desc d = {.api = INSITU_API,
           .split = part,
-          .order = s.n == 1 && support_below(2) ? INSITU_SHUFFLED : INSITU_SEQUENTIAL}; //TMP
+          .order = support_below(2) ? INSITU_SHUFFLED : INSITU_SEQUENTIAL};
       insitu_iter *it;
       list_part(&s, part);
       bool enough = s.n_anchors >= (d.order == INSITU_SHUFFLED ? (int)s.desc.batch_size : 1);
