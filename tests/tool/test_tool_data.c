@@ -373,6 +373,61 @@ static void test_config(void **state) {
   parse();
   assert_int_equal(number(get(get(0, "splits"), "test"), "samples"), 140);
 }
+/* Several axes of samples: options, a configuration and what insitu_loader_describe writes say the
+ * same. */
+static void test_axes(void **state) {
+  (void)state;
+  char dir[600], text[1000], *first;
+  struct support_array t = {.name = "t",
+      .ndim = 3,
+      .shape = {12, 6, 4},
+      .chunk = {4, 2, 4},
+      .dtype = INSITU_I32,
+      .format = 3,
+      .dims = "[\"init\", \"lead\", \"x\"]"};
+  snprintf(dir, sizeof dir, "%s", support_path("axes"));
+  support_make(dir, &t);
+  assert_int_equal(
+      run_tool("plan %s --axes 'init[2:],lead[0:5:2]' --split-axis 1 --fractions 1,0,0 "
+               "--batch-size 4 --json",
+          dir),
+      0);
+  assert_has(run_out, "\"axes\": \"init 10 x lead 3\"");
+  parse();
+  assert_int_equal(number(get(get(0, "splits"), "all"), "delivered"), 30);
+  first = strdup(run_out);
+  static const char *const same[] = {
+      "[{\"dim\": \"init\", \"start\": 2}, {\"dim\": \"lead\", \"stop\": 5, \"stride\": 2}]",
+      "[{\"axis\": 0, \"start\": 2, \"stop\": 12, \"stride\": 1, \"dim\": null}, "
+      "{\"axis\": 1, \"stop\": 5, \"stride\": 2}]"};
+  for (int i = 0; i < 2; i++) {
+    snprintf(text, sizeof text,
+        "{\"url\": \"%s\", \"axes\": %s, \"split_axis\": 1, \"split\": [1], \"batch_size\": 4}",
+        dir, same[i]);
+    support_write(support_path("axes.json"), text, strlen(text));
+    assert_int_equal(run_tool("plan -c %s --json", support_path("axes.json")), 0);
+    assert_string_equal(run_out, first);
+  }
+  free(first);
+  assert_int_equal(run_tool("plan %s --axes init[2..12],lead", dir), 0);
+  assert_has(run_out, "axes: init 10 x lead 6; the split is along number 0");
+  snprintf(text, sizeof text, "{\"url\": \"%s\", \"axes\": [\"init\", \"lead\"]}", dir);
+  support_write(support_path("axes.json"), text, strlen(text));
+  assert_int_equal(run_tool("plan -c %s --axes 1", support_path("axes.json")), 0); /* overrides */
+  assert_has(run_out, "axes: lead 6\n");
+
+  static const char *const wrong[] = {"init[2]", "init[2:4", "init[1:2:0]", "init[:-1]", "",
+      "init,,lead", "[1:2]", "init[1:2:3:4]", "init[..]"};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    if (run_tool("plan %s --axes '%s'", dir, wrong[i]) != 2)
+      fail_msg("--axes %s: not refused", wrong[i]);
+    assert_has(run_err, "NAME[START:STOP:STRIDE]");
+  }
+  assert_int_equal(run_tool("plan %s --axes init,layd", dir), 1);
+  assert_has(run_err, "no array has all of the axes; dimensions: init, lead, x");
+  assert_int_equal(run_tool("plan %s --axes init,lead --sample-dim init", dir), 1);
+  assert_has(run_err, "say it in axes alone");
+}
 static void test_config_wrong(void **state) {
   static const struct {
     const char *document, *says;
@@ -388,6 +443,13 @@ static void test_config_wrong(void **state) {
       {"{\"variables\": [{\"label\": \"x\", \"map\": \"nearest\"}]}", "\"by_index\" is needed", 2},
       {"{\"variables\": [{\"label\": \"x\", \"slices\": [{\"start\": 1}]}]}",
           "each needs a \"dim\" or an \"axis\"", 2},
+      {"{\"axes\": {}}", "a list is needed", 2},
+      {"{\"axes\": [3]}", "each must be a name or an object", 2},
+      {"{\"axes\": [{\"start\": 1}]}", "each needs a \"dim\" or an \"axis\"", 2},
+      {"{\"axes\": [{\"dim\": \"t\", \"strde\": 2}]}",
+          "unknown key \"strde\" of an axis; did you mean \"stride\"?", 2},
+      {"{\"axes\": [{\"dim\": \"t\", \"stop\": \"x\"}]}", "a whole number is needed", 2},
+      {"{\"axes\": [{\"dim\": 3}]}", "a string is needed", 2},
       {"{\"batch_size\": \"many\"}", "'many' does not fit; give a whole number", 2},
       {"{\"batch_size\": [3]}", "a number, word or string", 2},
       {"{\"io\": \"aio\"}", "give uring, epoll or auto", 2},
@@ -784,7 +846,7 @@ int main(void) {
       cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather),
       cmocka_unit_test(test_mk_coordinates), cmocka_unit_test(test_mk_wrong),
       cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
-      cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config),
+      cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config), cmocka_unit_test(test_axes),
       cmocka_unit_test(test_config_wrong), cmocka_unit_test(test_cat_npy),
       cmocka_unit_test(test_cat_text), cmocka_unit_test(test_cat_batch),
       cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_info_elements),
