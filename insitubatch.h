@@ -125,6 +125,20 @@
  *   selected of a sample decides neither the order nor the state, so that each rank may read a box
  *   of its own.
  *
+ *   What is the same for all samples (orography, a land-sea mask, latitudes) is a fixed variable:
+ *
+ *     {.label = "orog", .path = "z", .fixed = 1, .select = "lat=60..30; lon=-30..60"}
+ *
+ *   Every batch shows it as an array without an axis of rows, here of shape (latitudes,
+ *   longitudes). slices and select may name any of its axes. offset, steps, map and into may not be
+ *   used. It is read once, when the loader is opened, as insitu_read reads: an absent chunk is its
+ *   fill value, NaN too, unless on_absent_chunk is INSITU_RAISE. There is one copy, in host memory
+ *   or on the device that `device` names, at one address for all batches of all iterators. It may
+ *   only be read: a program that writes to it in host memory gets a segmentation fault, unless that
+ *   memory is page-locked or from desc.alloc. It lives until the loader is closed and all its
+ *   batches, and tensors of the array, are released. It decides neither the order nor the state: a
+ *   state may be restored with other fixed variables, or without any.
+ *
  *   A rollout that grows: the variables have the steps of the longest one, and before an epoch the
  *   iterator is told how many are shown. Samples, order, states and memory stay those of all steps;
  *   shapes and reads follow. Whoever resumes says it again:
@@ -212,11 +226,14 @@
  *            at least one for each chunk in flight
  *            of a remote store 288 KiB for each connection, and up    in inflight_bytes
  *            to 16 MiB to know objects again
+ *            fixed variables, in host memory whole pages of each;     fixed_bytes
+ *            on devices                                               in device_bytes
  *   caller   insitu_read: what it needs while it runs
  *
  *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
- *   opened, with the knob to turn. Nothing is allocated once the rings are full, but for requests
- *   to a remote store.
+ *   opened, with the knob to turn. While a loader opens, a fixed variable for a device takes as
+ *   many bytes of memory_budget as well. Nothing is allocated once the rings are full, but for
+ *   requests to a remote store.
  *
  *   A worked budget: ERA5 at 0.25 degrees, five surface variables, float32, one field of 721 * 1440
  *   in a chunk (4.15 MB); inputs at t, targets at t + 1; batch_size 8; everything else by default:
@@ -581,7 +598,8 @@
  *                           objects are read and decoded, and compared element by element. Only the
  *                           store, the metadata and the codecs are shared with the code that filled
  *                           the batch. A difference is INSITU_E_CHECK, a bug of this library. Slow,
- *                           and outside memory_budget; insitu_stats.checked_rows counts
+ *                           and outside memory_budget; insitu_stats.checked_rows counts. A fixed
+ *                           array counts as a row; on a device it is not checked
  *
  * ---- 14. CONTENTS ----
  *
@@ -632,6 +650,7 @@
  *   >>fetch      one stored chunk: its key, its bytes, and what absent or damaged ones are
  *   >>rows       the rows of a chunk that batches want: decoded, copied, read straight into them
  *   >>read       insitu_read and insitu_read_strings
+ *   >>fixed      fixed variables: their memory, loaded once, shared by all batches
  *   >>config     a loader's desc: its copy, origins, defaults, the memory that it takes
  *   >>dates      the time coordinate: samples by date
  *   >>join       whether the samples of different arrays belong together
@@ -668,8 +687,9 @@ enum {
    * library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their
    * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
    * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
-   * insitu_variable has map; insitu_loader_desc has axes, n_axes and split_axis, insitu_batch has
-   * axis_indices and n_axes, insitu_plan has space and dropped, insitu_order_desc has classes. */
+   * insitu_variable has map and fixed, insitu_array has fixed; insitu_loader_desc has axes, n_axes
+   * and split_axis, insitu_batch has axis_indices and n_axes, insitu_plan has space, dropped and
+   * fixed_bytes, insitu_order_desc has classes. */
   INSITU_API = 5,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -760,7 +780,8 @@ enum {
   INSITU_BOOL = 0x608
 };
 
-/* A half-open range on one axis of a stored array, the sample axis excepted. */
+/* A half-open range on one axis of a stored array; the sample axis excepted, which only fixed
+ * variables and insitu_read may narrow. */
 typedef struct insitu_slice {
   const char *dim;     /* the axis by dimension name; or NULL, and */
   int32_t axis;        /* its number in the stored array */
@@ -800,6 +821,9 @@ typedef struct insitu_variable {
   int32_t place;
   /* ordinal of the CUDA device; of PINNED: the one that its batches are meant for */
   int32_t device;
+  /* 1: an array that samples have nothing to do with (orography, a mask, latitudes). Every batch
+   * shows it, without an axis of rows; see SELECTION in the manual */
+  int32_t fixed;
 } insitu_variable;
 
 /* ---- the loader's configuration ---- */
@@ -926,7 +950,7 @@ typedef struct insitu_loader_desc {
   uint64_t cache_budget;      /* bytes that it may hold (16 GiB) */
   const insitu_codec *codecs; /* yours: looked up before the ones that are built in */
   uint64_t n_codecs;
-  const insitu_variable *variables; /* at least one, but with plan_only */
+  const insitu_variable *variables; /* at least one that is not fixed, but with plan_only */
   uint64_t n_variables;
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
   int32_t sample_axis;    /* its number, the same in every array (default 0) */
@@ -955,8 +979,8 @@ typedef struct insitu_loader_desc {
    * "1979-06", "1979-06-01" or "1979-06-01T12", either NULL: to that end; see FORMATS in the
    * manual. insitu_loader_config has start and stop instead. */
   const char *sample_from, *sample_to;
-  /* Their coordinate (the array named as the sample axis, beside the first variable's or at the
-   * root). */
+  /* Their coordinate (the array named as the sample axis, at the root or beside the array of the
+   * first variable that is not fixed). */
   const char *time_path;
   insitu_split_range split[3];
   /* fractions: draw the chunks at random (by seed) instead of contiguously */
@@ -1004,9 +1028,10 @@ typedef struct insitu_loader_desc {
   /* Memory for batches from a pool of yours, both or neither: bytes at a multiple of align, of
    * INSITU_HOST, INSITU_PINNED or, on that device, INSITU_DEVICE; NULL: there is none. stream: the
    * CUDA stream whose work may use it from now on, NULL for host memory. Asked for at an iterator's
-   * first use of each batch, kept until it is closed and its batches are released; whoever used it
-   * is done when it is given back. On the loader's threads and on those that open, close or
-   * release; several at once. */
+   * first use of each batch, kept until it is closed and its batches are released; of fixed arrays
+   * when the loader is opened, kept until the last batch or tensor that shows them is released.
+   * Whoever used it is done when it is given back. On the loader's threads and on those that open,
+   * close or release; several at once. */
   void *(*alloc)(
       void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream);
   void (*release)(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device);
@@ -1045,17 +1070,20 @@ typedef struct insitu_array {
   const char *name;
   /* 256-byte aligned; an address of the device where place is INSITU_DEVICE */
   void *data;
-  uint64_t bytes, row_bytes; /* of all rows, of one */
+  uint64_t bytes, row_bytes; /* of all rows, of one; fixed: of the array, and 0 */
   const int64_t *shape, *strides;
   int32_t ndim, dtype;
   /* where it lies: INSITU_HOST, INSITU_PINNED, INSITU_DEVICE; the device's ordinal */
   int32_t place, device;
+  /* 1: of a fixed variable. It has no axis of rows, the same address in all batches of the loader,
+   * and may only be read */
+  int32_t fixed;
   /* names of the shape[1] channels, as in "t level=500"; NULL: no variable has `into` this array */
   const char *const *channels;
 } insitu_array;
 
-/* Yours, writable, from next to release, closing the iterator or loader in between included. All it
- * points to dies with it. */
+/* Yours, writable but for fixed arrays, from next to release, closing the iterator or loader in
+ * between included. All it points to dies with it. */
 typedef struct insitu_batch {
   uint64_t epoch, index; /* index within the epoch; the same on every rank */
   uint64_t rows;         /* batch_size, or fewer (even 0) in the last batch of a sequential epoch */
@@ -1109,8 +1137,9 @@ typedef struct insitu_plan {
   /* wanted / reads: what sharing chunks among variables and steps saves */
   double dedup;
   uint64_t slabs, slab_bytes; /* ring of batches: how many; bytes of one in host memory */
-  uint64_t device_bytes;      /* on all devices */
+  uint64_t device_bytes;      /* on all devices, the loader's fixed arrays included */
   uint64_t table_bytes;       /* the iterator's bookkeeping */
+  uint64_t fixed_bytes;       /* fixed arrays of the whole loader, in host memory */
   /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
   uint64_t inflight_bytes;
   uint64_t cache_bytes; /* indexes of shards that the whole loader keeps */
@@ -1143,8 +1172,8 @@ enum {
 /* "none", "consumer", "read", "decode", "upload". [any thread] */
 INSITU_DEF const char *insitu_stage_name(int32_t stage);
 
-/* Since the loader was opened: of all iterators; reads, requests and bytes of insitu_read as well.
- */
+/* Since the loader was opened: of all iterators; reads, requests and bytes of insitu_read and of
+ * fixed variables as well. */
 typedef struct insitu_stats {
   uint64_t batches, rows; /* delivered */
   uint64_t reads;         /* chunks read or found absent */
@@ -1165,16 +1194,17 @@ typedef struct insitu_stats {
    * insitu_read shows */
   uint64_t absent_chunks, bad_chunks;
   uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most */
-  /* batches and chunk buffers in use, tables, decode scratch and stacks, dates, and what
-   * insitu_read takes: at most */
+  /* batches and chunk buffers in use, fixed arrays, tables, decode scratch and stacks, dates, and
+   * what insitu_read takes: at most */
   uint64_t memory_bytes_peak;
-  /* what open iterators and chunks in flight may take, what insitu_read takes now, and the dates
-   * that are kept: of memory_budget */
+  /* what open iterators and chunks in flight may take, what insitu_read takes now, fixed arrays,
+   * and the dates that are kept: of memory_budget */
   uint64_t memory_promised;
-  uint64_t inflight_peak;              /* chunks in flight at most */
-  uint64_t uploads, uploaded_bytes;    /* copies to devices */
-  uint64_t pinned_bytes, device_bytes; /* now: page-locked, of slab_bytes; on devices */
-  uint64_t checked_rows;               /* one variable and step each; see desc.check */
+  uint64_t inflight_peak;           /* chunks in flight at most */
+  uint64_t uploads, uploaded_bytes; /* copies to devices */
+  /* now: page-locked, of slab_bytes and of fixed arrays; on devices */
+  uint64_t pinned_bytes, device_bytes;
+  uint64_t checked_rows; /* one variable and step each; see desc.check */
   /* time spent inside next; its share of the time since next was first called */
   double stall_s, stall_share;
   /* Of stall_s: the next batch could not be read, for the memory of an earlier one on the host was
@@ -1195,8 +1225,9 @@ typedef struct insitu_stats {
 typedef struct insitu_loader insitu_loader;
 typedef struct insitu_iter insitu_iter;
 
-/* Opens the archive and reads its metadata, the coordinate where dates select, and the coordinates
- * of the sample axis where arrays have different ones. On error *out is NULL. */
+/* Opens the archive and reads its metadata, coordinates where dates or values select, the
+ * coordinates of the sample axis where arrays have different ones, and fixed variables. On error
+ * *out is NULL. */
 INSITU_DEF insitu_status insitu_loader_open(
     const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err);
 
@@ -1388,7 +1419,9 @@ INSITU_DEF insitu_status insitu_batch_copy_to(const insitu_batch *batch, uint64_
  * 1.0), of the array, without a copy: hand it to at::fromDLPack and the like, or call its deleter.
  * It holds the batch, which counts for max_held until then: release it as well, in any order,
  * before or after the loader is closed. stream (NULL: the default stream) may use it at once and is
- * done with it when the deleter is called, which any thread may do. */
+ * done with it when the deleter is called, which any thread may do. A tensor of a fixed array holds
+ * that array alone and no batch; it is to be read only, which the versioned one says by its flag.
+ */
 INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array, int32_t versioned,
     void *stream, void **managed, insitu_error *err);
 
@@ -1920,6 +1953,11 @@ static void insitu__mem_fresh(void *p, uint64_t bytes) {
 #if defined(INSITU__ASAN) || defined(INSITU_DEBUG)
   memset(p, 0xA5, (size_t)bytes);
 #endif
+}
+
+/* Makes mapped memory read-only, where the system agrees. */
+static void insitu__mem_protect(void *p, uint64_t bytes) {
+  (void)mprotect(p, (size_t)bytes, PROT_READ);
 }
 
 static void insitu__mem_unmap(void *p, uint64_t bytes) {
@@ -23139,7 +23177,10 @@ static uint64_t insitu__map_differ(
  * "output" is an array of the batch: a variable of its own, or several as its channels. A "view" is
  * one (region, step): a row of it shows the sample anchor + delta of its array. A "field" is one
  * tile of the non-sample axes: a stored chunk is named by (array, chunk number along the sample
- * axis, field number). */
+ * axis, field number).
+ *
+ * A fixed variable has an output and what it selects of each axis, but no region, and its array has
+ * no sample axis: the planner never sees it. See >>fixed. */
 /* Arrays of a batch begin at multiples of so many bytes, as memory from cudaMalloc does: whole
  * cache lines, and whole vectors of AVX-512. */
 #define INSITU__GEOMETRY_ALIGN 256
@@ -23179,6 +23220,7 @@ struct insitu__geometry_variable {
   const char *label; /* the desc's */
   uint32_t array, output;
   int32_t dtype;
+  bool fixed;
   bool decoded; /* by cf */
   struct insitu__cf cf;
   uint64_t n_steps;
@@ -23206,6 +23248,8 @@ struct insitu__geometry_region {
 struct insitu__geometry_output {
   const char *label;
   int32_t dtype;
+  bool fixed;                 /* it is all of a fixed variable, and no part of a row */
+  uint64_t bytes;             /* where it is fixed */
   bool stacked;               /* its axis 1 are channels: variables name it by `into` */
   uint64_t channels;          /* 1 where it is not stacked */
   const char *const *channel; /* their names; NULL: it is not stacked */
@@ -23233,7 +23277,8 @@ struct insitu__geometry_drawn {
 /* One array that variables read, and how it is cut along the sample axes and across them. */
 struct insitu__geometry_array {
   struct insitu__zarr_array zarr;
-  /* The axes of the draw space, and the number in it of the axis that steps count along. */
+  /* The axes of the draw space (of a fixed variable's array there are none, and only `zarr` and
+   * these count), and the number in it of the axis that steps count along. */
   struct insitu__geometry_drawn drawn[INSITU__MAX_AXES];
   unsigned n_drawn, along;
   uint32_t drawn_mask; /* of the array's axes, by bits */
@@ -23269,19 +23314,21 @@ struct insitu__geometry_axis {
 };
 
 struct insitu__geometry {
+  /* n_arrays of them, and behind these, up to n_stored, the arrays of fixed variables */
   struct insitu__geometry_array *arrays;
   struct insitu__geometry_variable *variables;
   struct insitu__geometry_region *regions; /* a growing array of >>array */
   struct insitu__geometry_output *outputs;
   char *names;           /* of outputs and channels: names_bytes, a NUL behind each */
   const char **channels; /* the channels' names */
-  uint64_t n_arrays, n_variables, n_regions, n_outputs, n_channels, names_bytes;
+  uint64_t n_arrays, n_stored, n_variables, n_regions, n_outputs, n_channels, names_bytes;
   struct insitu__geometry_axis axes[INSITU__MAX_AXES]; /* of the draw space, the slowest first */
   unsigned n_axes, along;       /* along: the axis that the split and the steps count along */
   uint64_t samples, chunk;      /* of that axis */
   uint64_t slab_bytes, indices; /* one batch on the host; where its sample indices lie */
   uint64_t places;              /* where the indexes on all axes lie; one axis: the same place */
   uint64_t pinned_bytes;        /* of it, those of a second block, which is page-locked */
+  uint64_t fixed_bytes;         /* of fixed outputs on the host, each with room of its own */
   struct insitu__geometry_device devices[INSITU__MAX_DEVICES];
   unsigned n_devices;
   uint64_t hash_geometry, hash_variables;
@@ -23305,7 +23352,7 @@ static uint64_t insitu__geometry_hash_word(uint64_t h, uint64_t word) {
 }
 
 static void insitu__geometry_free(struct insitu__geometry *g) {
-  for (uint64_t i = 0; i < g->n_arrays; i++) {
+  for (uint64_t i = 0; i < g->n_stored; i++) {
     insitu__zarr_array_free(&g->arrays[i].zarr);
     INSITU__ARRAY_FREE(g->arrays[i].views);
     insitu__mem_free(g->arrays[i].spans);
@@ -23559,7 +23606,7 @@ static uint64_t insitu__geometry_chunks(const struct insitu__select_axis *axis) 
 /* Channels of an output at most: each has a name. */
 #define INSITU__GEOMETRY_CHANNELS 65536
 
-/* Adds the regions that variable number i selects. */
+/* Adds the regions that variable number i selects; a fixed one is only checked. */
 static insitu_status insitu__geometry_regions(
     struct insitu__geometry *g, uint64_t i, insitu_error *err) {
   struct insitu__geometry_variable *v = &g->variables[i];
@@ -23571,6 +23618,7 @@ static insitu_status insitu__geometry_regions(
       return insitu__error_set(err, INSITU_E_SHAPE,
           "open, variable %s: axis %u of array %s has no elements; leave the variable out",
           v->label, d, z->path);
+  if (v->fixed) return INSITU_OK;
   if (boxes > INSITU__GEOMETRY_REGIONS - g->n_regions)
     return insitu__error_set(err, INSITU_E_SHAPE,
         "open, variable %s: its selection and those before it fall into more than %d boxes; select "
@@ -23707,7 +23755,8 @@ static int32_t insitu__geometry_channel_shape(const struct insitu__geometry_vari
   return n;
 }
 
-/* Where the variable's elements lie in a row of its output, from the channel's begin on. */
+/* Where the variable's elements lie in a row of its output, from the channel's begin on; or in all
+ * of its output, if it is fixed. */
 static insitu_status insitu__geometry_layout(struct insitu__geometry_variable *v,
     const struct insitu__geometry_array *a, const insitu_variable *desc, insitu_error *err) {
   uint64_t bytes = insitu__dtype_size(v->dtype);
@@ -23735,7 +23784,8 @@ static insitu_status insitu__geometry_layout(struct insitu__geometry_variable *v
 
   if (fits) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_SHAPE,
-      "open, variable %s: one row has more bytes than memory can address; select less", v->label);
+      "open, variable %s: %s more bytes than memory can address; select less", v->label,
+      v->fixed ? "it has" : "one row has");
 }
 
 /* Writes a shape as "(2, 3)". */
@@ -23760,8 +23810,10 @@ static insitu_status insitu__geometry_join(
 
   v->output = (uint32_t)(out - g->outputs);
   v->channel = out->channels;
-  bool begins = !out->ndim;
+  if (v->fixed) first = 0;
+  bool begins = !out->channels;
   if (begins) {
+    out->fixed = v->fixed;
     out->stacked = want->into;
     out->ndim = first + n;
     out->dtype = v->dtype;
@@ -23780,6 +23832,11 @@ static insitu_status insitu__geometry_join(
         insitu__geometry_print_shape(out->shape + first, out->ndim - first, other));
   uint64_t channel_bytes = v->n_steps * v->step_bytes;
   out->channels += v->channels; /* at most 2^63: a row's bytes */
+  if (v->fixed) {
+    out->bytes = channel_bytes;
+    return INSITU_OK;
+  }
+
   if (out->channels > INSITU__GEOMETRY_CHANNELS)
     return insitu__error_set(err, INSITU_E_SHAPE,
         "open, output %s: it has more than %d channels; select ranges, which stay axes, or less",
@@ -23995,6 +24052,26 @@ static insitu_status insitu__geometry_views(
       err, INSITU_E_NOMEM, "open: no memory for the views of the variables; use fewer steps");
 }
 
+/* Bytes of memory that a fixed output takes: whole pages, which can be protected, or on a device as
+ * much as aligned arrays take. */
+static uint64_t insitu__geometry_fixed_room(const struct insitu__geometry_output *out) {
+  uint64_t unit =
+      out->place == INSITU_DEVICE ? INSITU__GEOMETRY_ALIGN : (uint64_t)sysconf(_SC_PAGESIZE);
+  return insitu__base_ceil_div(out->bytes, unit) * unit;
+}
+
+/* Bytes that fixed outputs take on all devices or, else, on the host; UINT64_MAX: too many. */
+static uint64_t insitu__geometry_fixed_bytes(const struct insitu__geometry *g, bool devices) {
+  uint64_t sum = 0;
+  for (uint64_t i = 0; i < g->n_outputs; i++) {
+    const struct insitu__geometry_output *out = &g->outputs[i];
+    if (out->fixed && (out->place == INSITU_DEVICE) == devices)
+      sum = insitu__codec_add_saturating(sum, insitu__geometry_fixed_room(out));
+  }
+
+  return sum;
+}
+
 /* Moves *at behind the block that the output has there. */
 static bool insitu__geometry_place(
     struct insitu__geometry_output *out, uint64_t rows, uint64_t *at) {
@@ -24022,7 +24099,7 @@ static insitu_status insitu__geometry_slab(
     parts += g->variables[g->regions[i].variable].n_steps * g->regions[i].fields;
   for (uint64_t i = 0; i < g->n_outputs; i++) {
     struct insitu__geometry_output *out = &g->outputs[i];
-    if (out->place != INSITU_DEVICE)
+    if (!out->fixed && out->place != INSITU_DEVICE)
       ok = ok && insitu__geometry_place(out, rows, out->place == INSITU_HOST ? &at : &pinned);
   }
 
@@ -24030,13 +24107,14 @@ static insitu_status insitu__geometry_slab(
     struct insitu__geometry_device to = {device, pinned, 0};
     for (uint64_t i = 0; i < g->n_outputs; i++) {
       struct insitu__geometry_output *out = &g->outputs[i];
-      if (out->place != INSITU_DEVICE || out->device != device) continue;
+      if (out->fixed || out->place != INSITU_DEVICE || out->device != device) continue;
       ok = ok && insitu__geometry_place(out, rows, &pinned);
       to.bytes = pinned - to.at; /* more than 0: a row is no shorter than an element */
     }
     if (to.bytes) g->devices[g->n_devices++] = to;
   }
 
+  g->fixed_bytes = insitu__geometry_fixed_bytes(g, false);
   g->indices = g->places = at;
   if (g->n_axes > 1) g->places += rows * sizeof(int64_t);
   uint64_t numbers = g->n_axes > 1 ? 1 + g->n_axes : 1; /* of each row */
@@ -24062,7 +24140,7 @@ static uint64_t insitu__geometry_cut_bytes(const struct insitu__geometry *g) {
   if (steps == 1) return 0;
   for (uint64_t i = 0; i < g->n_arrays; i++) views += g->arrays[i].n_views;
   /* a growing array has room for twice as many views */
-  return sizeof *g + g->n_arrays * sizeof *g->arrays + g->n_variables * sizeof *g->variables +
+  return sizeof *g + g->n_stored * sizeof *g->arrays + g->n_variables * sizeof *g->variables +
          g->n_outputs * sizeof *g->outputs +
          views * (2 * sizeof *g->arrays->views + sizeof *g->arrays->spans);
 }
@@ -24101,7 +24179,7 @@ static struct insitu__geometry *insitu__geometry_cut(const struct insitu__geomet
   struct insitu__geometry *g = (struct insitu__geometry *)insitu__mem_alloc(1, sizeof *g);
   if (!g) return NULL;
   *g = *full;
-  bool ok = insitu__geometry_copy(&g->arrays, g->n_arrays, sizeof *g->arrays);
+  bool ok = insitu__geometry_copy(&g->arrays, g->n_stored, sizeof *g->arrays);
   for (uint64_t i = 0; ok && i < g->n_arrays; i++) {
     struct insitu__geometry_array *a = &g->arrays[i];
     a->views = NULL;
@@ -24114,6 +24192,7 @@ static struct insitu__geometry *insitu__geometry_cut(const struct insitu__geomet
   for (uint64_t i = 0; ok && i < g->n_variables; i++) {
     struct insitu__geometry_variable *v = &g->variables[i];
     struct insitu__geometry_output *out = &g->outputs[v->output];
+    if (v->fixed) continue;
     v->n_steps = v->output == output ? n : now->variables[i].n_steps;
     ok = !insitu__geometry_layout(v, &g->arrays[v->array], &desc->variables[i], NULL);
     out->row_bytes = out->channels * v->n_steps * v->step_bytes;
@@ -24151,15 +24230,19 @@ static uint64_t insitu__geometry_hash_variable(
 }
 
 static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loader_desc *desc) {
+  uint64_t drawn = 0; /* fixed variables decide nothing */
+  for (uint64_t i = 0; i < g->n_variables; i++) drawn += !g->variables[i].fixed;
+
   g->hash_geometry = 0;
   for (unsigned k = 0; k < g->n_axes; k++) {
     g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->axes[k].samples);
     g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->axes[k].chunk);
   }
-  g->hash_variables = insitu__geometry_hash_word(0, g->n_variables);
+  g->hash_variables = insitu__geometry_hash_word(0, drawn);
   for (uint64_t i = 0; i < g->n_variables; i++)
-    g->hash_variables =
-        insitu__geometry_hash_variable(g->hash_variables, g, i, &desc->variables[i]);
+    if (!g->variables[i].fixed)
+      g->hash_variables =
+          insitu__geometry_hash_variable(g->hash_variables, g, i, &desc->variables[i]);
 }
 
 /* Whether the label of variable number i, and the output that it is part of, have names of their
@@ -24209,12 +24292,34 @@ static insitu_status insitu__geometry_check_map(
   for (uint64_t k = 0; k < i; k++) {
     const insitu_variable *other = &desc->variables[k];
     bool same = !strcmp(insitu__geometry_path(other), insitu__geometry_path(v));
-    if (same && other->map != v->map)
+    if (same && !other->fixed && !v->fixed && other->map != v->map)
       return insitu__error_set(err, INSITU_E_ARG,
           "open: variables %s and %s show array %s, and their map differs; give both the same",
           insitu__geometry_label(other), insitu__geometry_label(v), insitu__geometry_path(v));
   }
 
+  return INSITU_OK;
+}
+
+/* Whether a fixed variable asks for what only samples, or channels of their rows, have. */
+static insitu_status insitu__geometry_check_fixed(
+    const insitu_variable *v, const char *label, insitu_error *err) {
+  if (v->fixed < 0 || v->fixed > 1)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: fixed is %d; use 0, or 1 for an array that samples have nothing to do "
+        "with",
+        label, (int)v->fixed);
+  if (!v->fixed) return INSITU_OK;
+  if (v->offset || v->n_steps || v->map)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: a fixed variable has no samples for offset, steps and map; leave these "
+        "out, or leave fixed out",
+        label);
+  if (v->into)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: a fixed variable has no rows, and is an array of its own; leave into "
+        "out, or leave fixed out",
+        label);
   return INSITU_OK;
 }
 
@@ -24225,9 +24330,11 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
     return insitu__error_set(err, INSITU_E_ARG,
         "open: n_variables is %" PRIu64 "; give 1 to %d variables", desc->n_variables,
         INSITU__MAX_VARIABLES);
+  uint64_t drawn = 0;
   for (uint64_t i = 0; i < desc->n_variables; i++) {
     const insitu_variable *v = &desc->variables[i];
     const char *label = insitu__geometry_label(v);
+    drawn += !v->fixed;
     if (!label)
       return insitu__error_set(err, INSITU_E_ARG,
           "open: variable %" PRIu64 " has neither a path nor a label; give the path of an array",
@@ -24250,9 +24357,41 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
           "open, variable %s: place %d, device %d: no such place; use INSITU_HOST to "
           "INSITU_DEVICE_OR_HOST, and devices below 64",
           label, (int)v->place, (int)v->device);
-    insitu_status status = insitu__geometry_check_names(desc, i, err);
+    insitu_status status = insitu__geometry_check_fixed(v, label, err);
+    if (!status) status = insitu__geometry_check_names(desc, i, err);
     if (!status) status = insitu__geometry_check_map(desc, i, err);
     if (status) return status;
+  }
+
+  if (drawn) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG,
+      "open: all variables are fixed, and samples are drawn from none; add one that is not fixed, "
+      "or read arrays with insitu_read");
+}
+
+/* Opens the arrays of the variables that are fixed, or of the others, each distinct path once. */
+static insitu_status insitu__geometry_arrays_await(struct insitu__geometry *g,
+    const insitu_loader_desc *desc, bool fixed, struct insitu__source *source, insitu_error *err) {
+  for (uint64_t i = 0; i < desc->n_variables; i++) {
+    const char *path = insitu__geometry_path(&desc->variables[i]);
+    struct insitu__geometry_variable *v = &g->variables[i];
+    if ((desc->variables[i].fixed != 0) != fixed) continue;
+    v->label = desc->variables[i].label;
+    v->fixed = fixed;
+
+    uint64_t known = 0; /* the first variable of these that reads the same array */
+    while (known < i && ((desc->variables[known].fixed != 0) != fixed ||
+                            strcmp(insitu__geometry_path(&desc->variables[known]), path) != 0))
+      known++;
+    v->array = (uint32_t)g->n_stored;
+    if (known < i) {
+      v->array = g->variables[known].array;
+      continue;
+    }
+    struct insitu__geometry_array *a = &g->arrays[g->n_stored++];
+    insitu_status s = insitu__source_array_await(source, path, &a->zarr, err);
+    if (!s && !fixed) s = insitu__geometry_array_init(a, g, desc, err);
+    if (s) return s;
   }
 
   return INSITU_OK;
@@ -24285,7 +24424,7 @@ static insitu_status insitu__geometry_axes(
   return INSITU_OK;
 }
 
-/* Opens the arrays of the variables, each distinct path once. */
+/* Opens the arrays of all variables. */
 static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
     const insitu_loader_desc *desc, struct insitu__source *source, insitu_error *err) {
   uint64_t n = desc->n_variables;
@@ -24298,25 +24437,11 @@ static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
 
   g->n_axes = desc->n_axes ? (unsigned)desc->n_axes : 1;
   g->along = (unsigned)desc->split_axis;
-  for (uint64_t i = 0; i < n; i++) {
-    struct insitu__geometry_variable *v = &g->variables[i];
-    const char *path = insitu__geometry_path(&desc->variables[i]);
-    uint64_t known = 0; /* the first variable that reads the same array */
-    while (strcmp(insitu__geometry_path(&desc->variables[known]), path) != 0) known++;
-    v->label = desc->variables[i].label;
-    g->n_variables = i + 1;
-    if (known < i) {
-      v->array = g->variables[known].array;
-      continue;
-    }
-    v->array = (uint32_t)g->n_arrays++;
-    struct insitu__geometry_array *a = &g->arrays[v->array];
-    insitu_status s = insitu__source_array_await(source, path, &a->zarr, err);
-    if (!s) s = insitu__geometry_array_init(a, g, desc, err);
-    if (s) return s;
-  }
-
-  return insitu__geometry_axes(g, desc, err);
+  g->n_variables = n;
+  insitu_status status = insitu__geometry_arrays_await(g, desc, false, source, err);
+  g->n_arrays = g->n_stored;
+  if (!status) status = insitu__geometry_arrays_await(g, desc, true, source, err);
+  return status ? status : insitu__geometry_axes(g, desc, err);
 }
 
 /* Builds everything but the slab layout from the arrays, and from what the variables select of each
@@ -27761,6 +27886,8 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
  *                       a fence on     the consumer's stream waits for `copied`
  *                       that stream
  *
+ * Fixed arrays (>>fixed) are copied once, when their loader is opened, which waits for that.
+ *
  * The batch's memory on the host is written again when `copied` is reached and the fences of those
  * who used the host's part are passed. Nothing here makes the host wait, but closing, and a release
  * that CUDA refuses to record.
@@ -27819,6 +27946,7 @@ struct insitu__device {
   bool host;      /* and some array of its batches stays on the host */
   bool inline_io; /* there are no threads of the library's */
   int32_t device; /* one of its devices, or the one that page-locked memory is meant for */
+  int32_t only;   /* the one device that arrays lie on; -1: they lie on several, or on none */
   struct insitu__device_ring *rings;
   unsigned n_rings;
   void *stream;                       /* the consumer's */
@@ -28010,7 +28138,7 @@ static cudaStream_t insitu__device_consumer(void *stream) {
 /* The device to enter for a call on a stream of the consumer's: the iterator's only device, or with
  * several devices the current one. */
 static int insitu__device_for_stream(const struct insitu__device *d) {
-  return d->n_rings == 1 ? d->rings[0].device : -1;
+  return d->only;
 }
 
 /* ---- fences ---- */
@@ -28077,14 +28205,17 @@ static bool insitu__device_event_reached(struct insitu__device *d, void *event) 
 /* Takes the fences that are passed out of a list, without waiting. True when none is left. */
 static bool insitu__device_fences_poll(
     struct insitu__device *d, struct insitu__device_fence **list) {
-  while (*list) {
-    struct insitu__device_fence *f = *list;
-    if (!insitu__device_event_reached(d, f->event)) return false;
-    *list = f->next;
+  for (struct insitu__device_fence **link = list; *link;) {
+    struct insitu__device_fence *f = *link;
+    if (!insitu__device_event_reached(d, f->event)) {
+      link = &f->next;
+      continue;
+    }
+    *link = f->next;
     f->next = d->spare;
     d->spare = f;
   }
-  return true;
+  return !*list;
 }
 
 /* ---- batches ---- */
@@ -28185,7 +28316,7 @@ static insitu_status insitu__device_wait(
 static int32_t insitu__device_of_stream(const struct insitu__device *d) {
   int now;
   if (!d->on) return -1;
-  if (d->n_rings == 1) return d->rings[0].device;
+  if (d->only >= 0) return d->only;
   return insitu__device_status(cudaGetDevice(&now), "", NULL) ? -1 : now;
 }
 
@@ -28199,6 +28330,8 @@ static void insitu__device_release_now(void *arg) {
   int32_t device = c->of < 0 ? s.now : c->of;
   for (unsigned i = 0; !status && i < d->n_rings; i++)
     status = insitu__device_fence(d, &c->parts[i].slot->released, stream, device, NULL);
+  /* of a fixed array, whose list nobody else looks at before the end */
+  if (!status && !c->parts) (void)insitu__device_fences_poll(d, c->busy);
   if (!status && d->host) status = insitu__device_fence(d, c->busy, stream, device, NULL);
 
   /* Without a fence this thread waits: memory must never be used again too early. */
@@ -28235,6 +28368,21 @@ static insitu_status insitu__device_copy(struct insitu__device *d, void *dst, co
       .d = d, .dst = dst, .src = src, .bytes = bytes, .stream = stream, .err = err};
   insitu__device_visit(insitu__device_for_stream(d), stream, insitu__device_copy_now, &c);
   return c.status;
+}
+
+/* Copies to a device by a stream of the library's own, and waits for the copy. */
+static insitu_status insitu__device_put(
+    int32_t device, void *stream, void *dst, const void *src, uint64_t bytes, insitu_error *err) {
+  struct insitu__device_scope s;
+  insitu_status status = insitu__device_enter(&s, device, err);
+  if (!status)
+    status = insitu__device_status(
+        cudaMemcpyAsync(dst, src, (size_t)bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream),
+        "upload", err);
+  if (!status)
+    status = insitu__device_status(cudaStreamSynchronize((cudaStream_t)stream), "upload", err);
+  insitu__device_leave(&s);
+  return status;
 }
 
 /* ---- opening and closing ---- */
@@ -28347,6 +28495,12 @@ static void insitu__device_release(struct insitu__device *d, struct insitu__devi
 static insitu_status insitu__device_copy(struct insitu__device *d, void *dst, const void *src,
     uint64_t bytes, void *stream, insitu_error *err) {
   (void)d, (void)dst, (void)src, (void)bytes, (void)stream, (void)err;
+  return INSITU_OK;
+}
+
+static insitu_status insitu__device_put(
+    int32_t device, void *stream, void *dst, const void *src, uint64_t bytes, insitu_error *err) {
+  (void)device, (void)stream, (void)dst, (void)src, (void)bytes, (void)err;
   return INSITU_OK;
 }
 
@@ -28629,7 +28783,8 @@ static void insitu__device_close(struct insitu__device *d) {
  * has parts. */
 #define INSITU__LOADER_SCANNING (UINT64_C(1) << 63)
 
-/* What an insitu_array of a batch points to. The first entry of `shape` is the batch's rows. */
+/* What an insitu_array of a batch points to. The first entry of `shape` is the batch's rows, but of
+ * a fixed array. */
 struct insitu__loader_shape {
   int64_t shape[INSITU__MAX_DIMS + 2], strides[INSITU__MAX_DIMS + 2];
 };
@@ -28827,9 +28982,34 @@ struct insitu__loader_iter_shared {
   unsigned owners;        /* of this struct: the user's handle, and the contents while they exist */
 };
 
+/* A fixed output in memory. */
+struct insitu__loader_fixed_array {
+  void *memory; /* NULL: the output is not fixed */
+  uint64_t room;
+  int32_t place;
+  struct insitu__loader_shape shape;
+  /* Where it lies on a device: that device, and the stream that the array was copied by. It has no
+   * slots. */
+  struct insitu__device_ring ring;
+};
+
+/* The fixed arrays of a loader, which outlive it: see >>fixed. */
+struct insitu__loader_fixed {
+  /* Fixed once they are loaded. */
+  struct insitu__loader_fixed_array *arrays; /* of each output */
+  uint64_t n;
+  pid_t pid;
+
+  pthread_mutex_t lock; /* of all below */
+  unsigned owners;      /* the loader, the contents of iterators, exports by DLPack */
+  struct insitu__device device;
+  struct insitu__device_fence *busy; /* of exports: the memory is in use until these are passed */
+};
+
 struct insitu_iter {
   /* Fixed after open; `loader` becomes NULL when the loader or the iterator closes. */
   insitu_loader *loader;
+  struct insitu__loader_fixed *fixed; /* owned by the contents; NULL: no output is fixed */
   struct insitu__plan plan;
   int split;
   pid_t pid;
@@ -28908,7 +29088,7 @@ struct insitu__loader_budget {
   pthread_mutex_t lock;
   atomic_uint_least64_t reserved; /* bytes of memory_budget, by iterators and reads */
   atomic_uint_least64_t tables;   /* the part of them that tables of iterators take */
-  /* Bytes of device_budget, taken by iterators, in the order of geometry.devices. */
+  /* Bytes of device_budget on each device, taken by iterators and fixed arrays. */
   uint64_t device[INSITU__MAX_DEVICES];
 };
 
@@ -28952,9 +29132,10 @@ struct insitu_loader {
   struct insitu__geometry geometry;
   struct insitu__split split;
   struct insitu__loader_footprint footprint;
-  insitu_array *arrays;   /* what insitu_loader_array returns */
-  int devices;            /* CUDA devices, where some variable asks for one */
-  insitu_error no_device; /* why there is none */
+  struct insitu__loader_fixed *fixed; /* NULL: no output is fixed, or plan_only */
+  insitu_array *arrays;               /* what insitu_loader_array returns */
+  int devices;                        /* CUDA devices, where some variable asks for one */
+  insitu_error no_device;             /* why there is none */
   bool reactor_open;
 
   /* Parts that say themselves who may call them. */
@@ -29027,6 +29208,27 @@ static uint64_t insitu__loader_reserve(
   ld->budget.reserved += n * each;
   pthread_mutex_unlock(&ld->budget.lock);
   return n;
+}
+
+/* Takes `bytes` of device_budget and of what is free on a device; they count as taken there, until
+ * insitu_loader.budget.device is lowered. False: *left bytes are left, *taken ones are taken, and
+ * *limited says whether device_budget is what allows no more. */
+static bool insitu__loader_reserve_device(insitu_loader *ld, int32_t device, uint64_t unused,
+    uint64_t bytes, uint64_t *left, uint64_t *taken, bool *limited) {
+  uint64_t budget = ld->config.device_budget ? ld->config.device_budget : UINT64_MAX;
+
+  pthread_mutex_lock(&ld->budget.lock);
+  *taken = ld->budget.device[device];
+  *left = insitu__base_min(unused, budget - insitu__base_min(*taken, budget));
+  *limited = *left < unused;
+  bool fits = bytes <= *left && bytes <= PTRDIFF_MAX;
+  if (fits) {
+    ld->budget.device[device] += bytes;
+    insitu__loader_add(&ld->count.device_bytes, bytes);
+  }
+
+  pthread_mutex_unlock(&ld->budget.lock);
+  return fits;
 }
 
 /* >>report ------------------------------------------------------------------------------------- */
@@ -29183,7 +29385,8 @@ static void insitu__report_next_ends(
   insitu__report_next_took(ld, took);
   insitu__loader_add(&ld->count.rows, batch->rows);
   it->user.lap.batches++;
-  for (uint64_t i = 0; i < batch->n_arrays; i++) it->user.lap.bytes += batch->arrays[i].bytes;
+  for (uint64_t i = 0; i < batch->n_arrays; i++)
+    if (!batch->arrays[i].fixed) it->user.lap.bytes += batch->arrays[i].bytes;
   if (atomic_fetch_add_explicit(&ld->count.batches, 1, memory_order_relaxed) == 0)
     atomic_store_explicit(
         &ld->count.first_batch, (uint64_t)(now - ld->opened), memory_order_relaxed);
@@ -30290,7 +30493,7 @@ static void insitu__read_open_await(struct insitu__read_call *r) {
       &r->loader->source, insitu__geometry_path(r->variable), &r->zarr, r->err);
 }
 
-/* Reads what is selected, if nothing has failed so far, and closes the array. */
+/* Reads what is selected, if nothing has failed so far. */
 static void insitu__read_all_await(struct insitu__read_call *r) {
   insitu_loader *ld = r->loader;
   if (!r->status) r->status = insitu__read_shape(r);
@@ -30313,7 +30516,9 @@ static void insitu__read_all_await(struct insitu__read_call *r) {
     insitu__reactor_gate_await(&ld->reactor, &r->done);
     insitu__read_end(r, n);
   }
+}
 
+static void insitu__read_close(struct insitu__read_call *r) {
   insitu__select_free(r->axis);
   insitu__zarr_array_free(&r->zarr);
 }
@@ -30323,6 +30528,7 @@ static void insitu__read_await(struct insitu__read_call *r) {
   insitu__read_open_await(r);
   if (!r->status) r->status = insitu__geometry_slices(&r->zarr, r->variable, 0, r->axis, r->err);
   insitu__read_all_await(r);
+  insitu__read_close(r);
 }
 
 /* ---- selection by value ---- */
@@ -30559,6 +30765,7 @@ static void insitu__read_selected_await(void *arg) {
         insitu__read_axes_await(r->loader, &known, &r->zarr, r->variable, 0, r->axis, r->err);
   insitu__read_coordinates_free(r->loader, known);
   insitu__read_all_await(r);
+  insitu__read_close(r);
 }
 
 /* ---- strings of any length ---- */
@@ -30820,6 +31027,240 @@ static insitu_strings *insitu__read_strings_result(const struct insitu__read_str
   *out = (insitu_strings){.n = s->n, .text = text, .bytes = bytes, .ndim = (int32_t)s->zarr.axes};
   for (unsigned d = 0; d < s->zarr.axes; d++) out->shape[d] = (int64_t)s->zarr.shape[d];
   return out;
+}
+
+/* >>fixed -------------------------------------------------------------------------------------- */
+/* Fixed variables: arrays that every batch shows as they are. They are loaded when the loader is
+ * opened, one after the other:
+ *
+ *   room in the budgets ─► memory ─► read (>>read) ─► on a device: copied there, and waited for
+ *   (opening thread)                 (reactor)        on the host: protected from writing
+ *
+ * The loader, the contents of each iterator and each export by DLPack own what is loaded, and the
+ * last of them frees it. What batches did with it on streams is over when the contents of their
+ * iterator are freed (>>pass); what an export did, when the fences in `busy` are passed.
+ *
+ * State: struct insitu__loader_fixed. No function suspends but insitu__fixed_read_await. */
+
+/* One more owner. fixed may be NULL. */
+static struct insitu__loader_fixed *insitu__fixed_share(struct insitu__loader_fixed *f) {
+  if (!f) return NULL;
+  pthread_mutex_lock(&f->lock);
+  f->owners++;
+  pthread_mutex_unlock(&f->lock);
+  return f;
+}
+
+/* The device that an array's memory is of, or is meant for. */
+static int32_t insitu__fixed_home(
+    const struct insitu__loader_fixed *f, const struct insitu__loader_fixed_array *a) {
+  if (a->place == INSITU_HOST) return 0;
+  return a->place == INSITU_DEVICE ? a->ring.device : f->device.device;
+}
+
+/* Frees what is loaded, once it has no owner. */
+static void insitu__fixed_free(void *arg) {
+  struct insitu__loader_fixed *f = (struct insitu__loader_fixed *)arg;
+  insitu__device_fences_wait_free(&f->busy);
+  for (uint64_t i = 0; i < f->n; i++) {
+    struct insitu__loader_fixed_array *a = &f->arrays[i];
+    insitu__device_free(&f->device, a->memory, a->room, a->place, insitu__fixed_home(f, a));
+    if (a->ring.stream) insitu__device_drain(&a->ring, true);
+  }
+
+  insitu__device_fences_wait_free(&f->device.spare);
+  pthread_mutex_destroy(&f->lock);
+  insitu__mem_free(f->arrays);
+  insitu__mem_free(f);
+}
+
+/* One owner less. fixed may be NULL. */
+static void insitu__fixed_leave(struct insitu__loader_fixed *f) {
+  if (!f) return;
+  pthread_mutex_lock(&f->lock);
+  bool last = --f->owners == 0;
+  pthread_mutex_unlock(&f->lock);
+  if (last) insitu__device_visit(f->device.on ? f->device.device : -1, NULL, insitu__fixed_free, f);
+}
+
+/* The owner is an export that is done with an array behind this point of a stream. of: the stream's
+ * device; INSITU__DEVICE_NO_STREAM: no stream used it. */
+static void insitu__fixed_release(struct insitu__loader_fixed *f, void *stream, int32_t of) {
+  if (getpid() != f->pid) return;
+  if (of != INSITU__DEVICE_NO_STREAM) {
+    pthread_mutex_lock(&f->lock);
+    insitu__device_release(&f->device, NULL, &f->busy, stream, of);
+    pthread_mutex_unlock(&f->lock);
+  }
+  insitu__fixed_leave(f);
+}
+
+/* Sets what an iterator, or fixed arrays, need to know of devices, but for the consumer's stream
+ * and what is opened. */
+static void insitu__fixed_device(const insitu_loader *ld, struct insitu__device *d) {
+  const struct insitu__geometry *g = &ld->geometry;
+  bool several = false, host = false;
+  *d = (struct insitu__device){.only = -1,
+      .inline_io = ld->config.inline_io != 0,
+      .alloc = ld->config.alloc,
+      .release = ld->config.release,
+      .user = ld->config.alloc_user};
+  for (uint64_t i = g->n_outputs; i-- > 0;) {
+    const struct insitu__geometry_output *out = &g->outputs[i];
+    host = host || (!out->fixed && out->place != INSITU_DEVICE);
+    if (out->place == INSITU_HOST) continue;
+    d->on = true;
+    d->device = out->device;
+    if (out->place != INSITU_DEVICE) continue;
+    several = several || (d->only >= 0 && d->only != out->device);
+    d->only = out->device;
+  }
+
+  d->host = d->on && host;
+  if (several) d->only = -1;
+}
+
+/* ---- loading (the thread that opens) ---- */
+
+/* A fixed variable on its way into memory; on the stack of the thread that opens. */
+struct insitu__fixed_load {
+  insitu_loader *loader;
+  const char *label;
+  struct insitu__loader_fixed_array *to;
+  unsigned char *staging; /* of an array on a device: where it is read to */
+  uint64_t bytes;
+  insitu_status status;
+  insitu_error cause, *err;
+  struct insitu__read_call read;
+};
+
+/* Takes room in memory_budget, where staging needs as much as the array, and in device_budget. */
+static insitu_status insitu__fixed_reserve(struct insitu__fixed_load *l) {
+  insitu_loader *ld = l->loader;
+  const struct insitu__loader_fixed_array *a = l->to;
+  uint64_t left, taken, unused = UINT64_MAX;
+  bool limited;
+  if (!insitu__loader_reserve(ld, a->room, 1, &left))
+    return insitu__error_set(l->err, INSITU_E_BUDGET,
+        "open, variable %.200s: it is fixed and takes %" PRIu64 " bytes, %" PRIu64
+        " of memory_budget %" PRIu64 " are left; raise memory_budget, or select less",
+        l->label, a->room, left, ld->config.memory_budget);
+  insitu__loader_memory(ld, a->room);
+  if (a->place == INSITU_PINNED) insitu__loader_add(&ld->count.pinned_bytes, a->room);
+  if (a->place != INSITU_DEVICE) return INSITU_OK;
+
+  int32_t device = a->ring.device;
+  if (!ld->config.alloc) l->status = insitu__device_free_bytes(device, &unused, &l->cause);
+  if (l->status) return l->status;
+  if (insitu__loader_reserve_device(ld, device, unused, a->room, &left, &taken, &limited))
+    return INSITU_OK;
+  return insitu__error_set(l->err, INSITU_E_BUDGET,
+      "open, variable %.200s: it is fixed and takes %" PRIu64
+      " bytes, which do not fit on device %d, where %" PRIu64 " bytes are left%s; select less%s",
+      l->label, a->room, (int)device, left, limited ? ", for device_budget allows no more" : "",
+      limited ? ", or raise device_budget" : "");
+}
+
+/* Takes the array's memory. */
+static void insitu__fixed_take(void *arg) {
+  struct insitu__fixed_load *l = (struct insitu__fixed_load *)arg;
+  struct insitu__loader_fixed_array *a = l->to;
+  const struct insitu__loader_fixed *f = l->loader->fixed;
+  bool on_device = a->place == INSITU_DEVICE;
+  l->status = insitu__fixed_reserve(l);
+  if (!l->status && on_device) l->status = insitu__device_stream(&a->ring, &l->cause);
+  if (l->status) return;
+  a->memory = insitu__device_alloc(&f->device, a->room, a->place, insitu__fixed_home(f, a),
+      on_device ? a->ring.stream : NULL, &l->cause);
+  if (a->memory && on_device) l->staging = (unsigned char *)insitu__mem_map(a->room);
+  if (!a->memory || (on_device && !l->staging))
+    l->status = l->cause.status < 0 ? l->cause.status : INSITU_E_NOMEM;
+}
+
+static void insitu__fixed_read_await(void *arg) {
+  struct insitu__fixed_load *l = (struct insitu__fixed_load *)arg;
+  insitu__read_all_await(&l->read);
+  l->status = l->read.status;
+}
+
+/* What was read is now final. */
+static void insitu__fixed_settle(void *arg) {
+  struct insitu__fixed_load *l = (struct insitu__fixed_load *)arg;
+  insitu_loader *ld = l->loader;
+  struct insitu__loader_fixed_array *a = l->to;
+  if (a->place == INSITU_HOST && !ld->config.alloc) insitu__mem_protect(a->memory, a->room);
+  if (a->place != INSITU_DEVICE) return;
+  l->status = insitu__device_put(
+      a->ring.device, a->ring.stream, a->memory, l->staging, l->bytes, &l->cause);
+  insitu__loader_add(&ld->count.uploads, 1);
+  insitu__loader_add(&ld->count.uploaded_bytes, l->bytes);
+  ld->budget.reserved -= a->room;
+  ld->count.memory_bytes -= a->room;
+}
+
+/* Loads variable number i. */
+static insitu_status insitu__fixed_load(insitu_loader *ld, uint64_t i, insitu_error *err) {
+  const struct insitu__geometry_variable *v = &ld->geometry.variables[i];
+  const struct insitu__geometry_output *out = &ld->geometry.outputs[v->output];
+  struct insitu__loader_fixed_array *to = &ld->fixed->arrays[v->output];
+  struct insitu__fixed_load l = {
+      .loader = ld, .label = v->label, .to = to, .bytes = out->bytes, .err = err};
+  to->room = insitu__geometry_fixed_room(out);
+  to->place = out->place;
+  memcpy(to->shape.shape, out->shape, sizeof to->shape.shape);
+  memcpy(to->shape.strides, out->strides, sizeof to->shape.strides);
+  if (out->place == INSITU_DEVICE) to->ring.device = out->device;
+  int32_t device = out->place == INSITU_HOST ? -1 : insitu__fixed_home(ld->fixed, to);
+
+  insitu__device_visit(device, NULL, insitu__fixed_take, &l);
+  if (!l.status) {
+    l.read = (struct insitu__read_call){.loader = ld,
+        .variable = &ld->config.variables[i],
+        .dst = l.staging ? l.staging : (unsigned char *)to->memory,
+        .dst_bytes = out->bytes,
+        .err = err,
+        .zarr =
+            ld->geometry.arrays[v->array].zarr}; /* which stays the geometry's, as do the axes */
+    memcpy(l.read.axis, v->axis, sizeof l.read.axis);
+    insitu_status status = insitu__reactor_call(&ld->reactor, insitu__fixed_read_await, &l);
+    if (status) l.status = status;
+  }
+
+  if (!l.status) insitu__device_visit(device, NULL, insitu__fixed_settle, &l);
+  insitu__mem_unmap(l.staging, to->room);
+  if (!l.status) return INSITU_OK;
+  return insitu__error_set(err, l.status, "open, variable %.200s: %.700s", l.label,
+      l.cause.status ? l.cause.message : "the system gives no memory for it; select less");
+}
+
+/* Loads all fixed variables of a loader. */
+static insitu_status insitu__fixed_open(insitu_loader *ld, insitu_error *err) {
+  const struct insitu__geometry *g = &ld->geometry;
+  insitu_status status = INSITU_OK;
+  bool some = false;
+  for (uint64_t i = 0; i < g->n_outputs; i++) some = some || g->outputs[i].fixed;
+  if (!some || ld->config.plan_only) return INSITU_OK;
+
+  struct insitu__loader_fixed *f = (struct insitu__loader_fixed *)insitu__mem_alloc(1, sizeof *f);
+  if (f)
+    f->arrays =
+        (struct insitu__loader_fixed_array *)insitu__mem_alloc(g->n_outputs, sizeof *f->arrays);
+  if (!f || !f->arrays) {
+    insitu__mem_free(f);
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "open: no memory for the tables of fixed variables; give the process more memory");
+  }
+  f->n = g->n_outputs;
+  f->pid = ld->pid;
+  f->owners = 1;
+  pthread_mutex_init(&f->lock, NULL);
+  insitu__fixed_device(ld, &f->device);
+  f->device.host = f->device.on; /* fences go to `busy` */
+  f->device.inline_io = true;    /* the user's threads make its calls, and stay where they are */
+  ld->fixed = f;
+  for (uint64_t i = 0; !status && i < g->n_variables; i++)
+    if (g->variables[i].fixed) status = insitu__fixed_load(ld, i, err);
+  return status;
 }
 
 /* >>config ------------------------------------------------------------------------------------- */
@@ -33053,6 +33494,7 @@ static void insitu__pass_free_contents(insitu_iter *it) {
   }
 
   insitu__device_close(&it->device);
+  insitu__fixed_leave(it->fixed); /* what used its batches is done: the fences were waited for */
   insitu__mem_free(it->parts);
   insitu__mem_free(it->arrays);
   insitu__mem_free(it->shapes);
@@ -33119,6 +33561,11 @@ static void insitu__pass_slab_init(insitu_iter *it, uint64_t k) {
     slab->arrays[i].name = it->names + (out->label - g->names);
     slab->arrays[i].shape = to->shape;
     slab->arrays[i].strides = to->strides;
+    if (out->fixed) {
+      slab->arrays[i].data = it->fixed->arrays[i].memory;
+      slab->arrays[i].shape = it->fixed->arrays[i].shape.shape;
+      slab->arrays[i].strides = it->fixed->arrays[i].shape.strides;
+    }
     if (out->stacked) slab->arrays[i].channels = it->channels + (out->channel - g->channels);
   }
 
@@ -33162,18 +33609,9 @@ static insitu_status insitu__pass_iter_init(
   it->n_slabs = it->n_ring + it->max_held;
   it->slab_bytes = ld->geometry.slab_bytes;
   it->pinned_bytes = ld->geometry.pinned_bytes;
-  it->device = (struct insitu__device){.on = it->pinned_bytes > 0,
-      .inline_io = ld->config.inline_io != 0,
-      .stream = desc->stream,
-      .alloc = ld->config.alloc,
-      .release = ld->config.release,
-      .user = ld->config.alloc_user};
-  for (uint64_t i = ld->geometry.n_outputs; i-- > 0;) {
-    const struct insitu__geometry_output *out = &ld->geometry.outputs[i];
-    it->device.host |= it->device.on && out->place != INSITU_DEVICE;
-    if (out->place != INSITU_HOST) it->device.device = out->device;
-  }
-
+  it->fixed = insitu__fixed_share(ld->fixed);
+  insitu__fixed_device(ld, &it->device);
+  it->device.stream = desc->stream;
   if (ld->geometry.n_devices) it->device.device = ld->geometry.devices[0].device;
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_ARG,
@@ -33211,30 +33649,24 @@ static insitu_status insitu__pass_device_room(
     insitu_iter *it, unsigned i, uint64_t slots, insitu_error *err) {
   insitu_loader *ld = it->loader;
   const struct insitu__geometry_device *g = &ld->geometry.devices[i];
-  uint64_t bytes, unused = UINT64_MAX,
-                  budget = ld->config.device_budget ? ld->config.device_budget : UINT64_MAX;
+  uint64_t bytes, unused = UINT64_MAX, left, taken;
+  bool limited;
   insitu_status status =
       ld->config.alloc ? INSITU_OK : insitu__device_free_bytes(g->device, &unused, err);
   if (status) return status;
-  pthread_mutex_lock(&ld->budget.lock);
-  uint64_t taken = ld->budget.device[i],
-           left = insitu__base_min(unused, budget - insitu__base_min(taken, budget));
-  bool fits = insitu__base_mul(slots, g->bytes, &bytes) && bytes <= left;
-  if (fits) {
-    ld->budget.device[i] += bytes;
+  if (!insitu__base_mul(slots, g->bytes, &bytes)) bytes = UINT64_MAX;
+  if (insitu__loader_reserve_device(ld, g->device, unused, bytes, &left, &taken, &limited)) {
     it->device.rings[i].reserved = bytes;
-    insitu__loader_add(&ld->count.device_bytes, bytes);
+    return INSITU_OK;
   }
 
-  pthread_mutex_unlock(&ld->budget.lock);
-  if (fits) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
       "iterator %s: %" PRIu64 " batches (max_held and one more) of %" PRIu64
       " bytes each do not fit on device %d, where %" PRIu64 " bytes are left (%" PRIu64
-      " are taken by other iterators%s); lower batch_size or max_held%s",
+      " are taken by other iterators and fixed variables%s); lower batch_size or max_held%s",
       insitu__split_names[it->split], slots, g->bytes, (int)g->device, left, taken,
-      left < unused ? ", and device_budget allows no more" : "",
-      left < unused ? ", or raise device_budget" : "");
+      limited ? ", and device_budget allows no more" : "",
+      limited ? ", or raise device_budget" : "");
 }
 
 /* Opens streams and slots on the iterator's devices. */
@@ -33342,7 +33774,7 @@ static void insitu__pass_unreserve(insitu_iter *it) {
   ld->count.pinned_bytes -= mapped * it->pinned_bytes;
   pthread_mutex_lock(&ld->budget.lock);
   for (unsigned i = 0; i < it->device.n_rings; i++) {
-    ld->budget.device[i] -= it->device.rings[i].reserved;
+    ld->budget.device[it->device.rings[i].device] -= it->device.rings[i].reserved;
     ld->count.device_bytes -= it->device.rings[i].reserved;
   }
   pthread_mutex_unlock(&ld->budget.lock);
@@ -33597,6 +34029,7 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   b->n_axes = g->n_axes;
   for (uint64_t i = 0; i < g->n_outputs; i++) {
     const struct insitu__geometry_output *out = &g->outputs[i];
+    if (out->fixed) continue; /* insitu__pass_slab_init did it */
     slab->arrays[i].data = insitu__rows_rows(slab, out);
     for (unsigned k = 0; out->place == INSITU_DEVICE && k < it->device.n_rings; k++)
       if (it->device.rings[k].device == out->device)
@@ -33682,6 +34115,7 @@ static void insitu__pass_wait(insitu_iter *it, int64_t deadline) {
  *   the reactor starts  ────────────────────────────►  store, disk cache, root of the hierarchy
  *                                                      arrays, geometry, places, dates, split
  *   tiles, scratch, public arrays  ◄────────────────── footprint; the watchdog starts
+ *   memory of fixed variables  ─────────────────────►  which are read (>>fixed)
  *
  * insitu__open_destroy undoes any part of it. State: struct insitu_loader. The _await functions
  * suspend. */
@@ -33829,7 +34263,7 @@ static bool insitu__open_tiles(insitu_loader *ld) {
   for (uint64_t i = 0; ld->arrays && i < g->n_outputs; i++) {
     struct insitu__geometry_output *out = &ld->geometry.outputs[i];
     ld->arrays[i] = (insitu_array){.name = out->label,
-        .bytes = ld->config.batch_size * out->row_bytes,
+        .bytes = out->fixed ? out->bytes : ld->config.batch_size * out->row_bytes,
         .row_bytes = out->row_bytes,
         .shape = out->shape,
         .strides = out->strides,
@@ -33837,6 +34271,7 @@ static bool insitu__open_tiles(insitu_loader *ld) {
         .dtype = out->dtype,
         .place = out->place,
         .device = out->device,
+        .fixed = out->fixed,
         .channels = out->channel};
   }
 
@@ -33889,6 +34324,7 @@ static void insitu__open_destroy(insitu_loader *ld) {
     insitu__mem_unmap(ld->scratch[i].whole, ld->footprint.whole_bytes);
   }
 
+  insitu__fixed_leave(ld->fixed);
   insitu__mem_free(ld->user.moments);
   insitu__mem_free(ld->tiles);
   insitu__mem_free(ld->scratch);
@@ -33946,7 +34382,7 @@ static insitu_status insitu__open_init(
     insitu__loader_memory(ld, ld->footprint.inflight_bytes + ld->footprint.cache_bytes -
                                   c->max_inflight * ld->footprint.buffer_bytes);
 
-  return status;
+  return status ? status : insitu__fixed_open(ld, err);
 }
 
 /* >>check -------------------------------------------------------------------------------------- */
@@ -33972,7 +34408,7 @@ struct insitu__check_job {
   insitu_iter *it;
   struct insitu__loader_slab *slab;
   const struct insitu__geometry_variable *variable;
-  const struct insitu__geometry_region *region;
+  struct insitu__select_box box; /* the run of indexes that is checked */
   const struct insitu__zarr_array *zarr;
   const struct insitu__zarr_object *object; /* what one key of the array names */
   const struct insitu__geometry_array *array;
@@ -34193,8 +34629,10 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   const struct insitu__zarr_array *z = c->zarr;
   const struct insitu__geometry_variable *v = c->variable;
   const insitu_loader *ld = c->it->loader;
-  const struct insitu__select_box *box = &c->region->box;
+  const struct insitu__select_box *box = &c->box;
   const struct insitu__geometry_output *out = &c->it->plan.shown->outputs[v->output];
+  const unsigned char *shown = v->fixed ? (const unsigned char *)c->slab->arrays[v->output].data
+                                        : insitu__rows_rows(c->slab, out);
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS],
       item = insitu__dtype_size(v->dtype);
   bool may_be_fill = c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
@@ -34223,12 +34661,12 @@ static void insitu__check_compare(struct insitu__check_job *c) {
       uint64_t place = box->falls[d] ? box->place[d] - number : box->place[d] + number;
       to += place * (uint64_t)v->dst_stride[d];
     }
-    const unsigned char *is = insitu__rows_rows(c->slab, out) + to;
+    const unsigned char *is = shown + to;
     const unsigned char *stored = c->decoded && (from + 1) * z->itemsize <= c->decoded_n
                                       ? c->decoded + from * z->itemsize
                                       : NULL;
     unsigned char fill[16], should[16];
-    insitu__check_element(c, NULL, x[z->ndim - 1], fill);
+    insitu__check_element(c, NULL, z->ndim ? x[z->ndim - 1] : 0, fill);
     insitu__check_element(c, stored, 0, should);
     if (memcmp(is, should, (size_t)item) && !(may_be_fill && !memcmp(is, fill, (size_t)item))) {
       insitu__check_differs(c, x, is, should);
@@ -34281,8 +34719,11 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   const struct insitu__geometry *g = it->plan.shown;
   c->variable = &g->variables[variable];
   const struct insitu__geometry_array *a = &g->arrays[c->variable->array];
-  c->region = &g->regions[c->variable->region + h / 7 % c->variable->regions];
-  const struct insitu__select_box *box = &c->region->box;
+  const struct insitu__geometry_output *out = &g->outputs[c->variable->output];
+  if (out->fixed && out->place == INSITU_DEVICE) return; /* the host has no copy */
+  uint64_t boxes = insitu__select_boxes(c->variable->axis, a->zarr.ndim);
+  insitu__select_box(c->variable->axis, a->zarr.ndim, h / 7 % boxes, &c->box);
+  const struct insitu__select_box *box = &c->box;
   c->zarr = &a->zarr;
   c->array = a;
   c->object = &c->zarr->object;
@@ -34492,8 +34933,9 @@ static const struct insitu__text_field insitu__describe_plan[] = {
     INSITU__DESCRIBE_PLAN(wanted, U64), INSITU__DESCRIBE_PLAN(amplification, DOUBLE),
     INSITU__DESCRIBE_PLAN(dedup, DOUBLE), INSITU__DESCRIBE_PLAN(slabs, U64),
     INSITU__DESCRIBE_PLAN(slab_bytes, U64), INSITU__DESCRIBE_PLAN(device_bytes, U64),
-    INSITU__DESCRIBE_PLAN(table_bytes, U64), INSITU__DESCRIBE_PLAN(inflight_bytes, U64),
-    INSITU__DESCRIBE_PLAN(cache_bytes, U64), INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
+    INSITU__DESCRIBE_PLAN(table_bytes, U64), INSITU__DESCRIBE_PLAN(fixed_bytes, U64),
+    INSITU__DESCRIBE_PLAN(inflight_bytes, U64), INSITU__DESCRIBE_PLAN(cache_bytes, U64),
+    INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
 
 /* , "name": [1, 2]   of n 64-bit integers */
 static void insitu__describe_numbers(
@@ -34534,6 +34976,7 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
   if (v->select) insitu__describe_string(b, ", \"select\": ", v->select);
   if (v->into) insitu__describe_string(b, ", \"into\": ", v->into);
   if (v->map) insitu__describe_string(b, ", \"map\": ", "by_index");
+  if (v->fixed) insitu__text_buffer_printf(b, ", \"fixed\": true");
   insitu__text_buffer_printf(b, "}");
 }
 
@@ -34625,6 +35068,7 @@ static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_
     for (int64_t k = 0; a->channels && k < a->shape[1]; k++)
       insitu__describe_string(b, k ? ", " : "", a->channels[k]);
     if (a->channels) insitu__text_buffer_printf(b, "]");
+    if (a->fixed) insitu__text_buffer_printf(b, ", \"fixed\": true");
     if (a->place)
       insitu__describe_string(b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
     if (a->place == INSITU_DEVICE)
@@ -34633,7 +35077,7 @@ static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_
   }
 
   insitu__text_buffer_printf(b, "], \"stored\": [");
-  for (uint64_t i = 0; i < g->n_arrays; i++) {
+  for (uint64_t i = 0; i < g->n_stored; i++) {
     const struct insitu__zarr_array *z = &g->arrays[i].zarr;
     insitu__describe_string(b, i ? ", {\"path\": " : "{\"path\": ", z->path);
     insitu__describe_numbers(b, "shape", z->shape, z->ndim);
@@ -34696,13 +35140,15 @@ static void insitu__describe_memory(
     struct insitu__text_buffer *b, const insitu_loader *ld, const insitu_stats *stats) {
   const struct insitu__loader_footprint *f = &ld->footprint;
   uint64_t tables = insitu__loader_get(&ld->budget.tables);
+  uint64_t fixed = ld->fixed ? ld->geometry.fixed_bytes : 0, others = tables + fixed;
   uint64_t reserved = stats->memory_promised - f->inflight_bytes - f->cache_bytes;
 
   insitu__text_buffer_printf(b,
-      "}, \"memory\": {\"slabs\": %" PRIu64 ", \"tables\": %" PRIu64 ", \"in_flight\": %" PRIu64
-      ", \"indexes\": %" PRIu64 ", \"reserved_now\": %" PRIu64 ", \"budget\": %" PRIu64 "}",
-      reserved - insitu__base_min(tables, reserved), tables, f->inflight_bytes, f->cache_bytes,
-      stats->memory_promised, ld->config.memory_budget);
+      "}, \"memory\": {\"slabs\": %" PRIu64 ", \"tables\": %" PRIu64 ", \"fixed\": %" PRIu64
+      ", \"in_flight\": %" PRIu64 ", \"indexes\": %" PRIu64 ", \"reserved_now\": %" PRIu64
+      ", \"budget\": %" PRIu64 "}",
+      reserved - insitu__base_min(others, reserved), tables, fixed, f->inflight_bytes,
+      f->cache_bytes, stats->memory_promised, ld->config.memory_budget);
 }
 
 /* The whole object. */
@@ -34817,7 +35263,7 @@ INSITU_DEF insitu_status insitu_loader_open(
       "rank %d, open %.400s: %" PRIu64 " variables of %" PRIu64 " arrays, %s samples; io "
       "%s%s, %" PRIu64 " decode threads, %" PRIu64
       " chunks in flight, %.1f MB for them, memory_budget %.1f MB",
-      (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_arrays,
+      (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_stored,
       insitu__describe_space(ld, space, sizeof space), insitu__config_io_words[c->io],
       c->inline_io ? " (inline)" : "", c->decode_threads, c->max_inflight,
       (double)ld->footprint.inflight_bytes / 1e6, (double)c->memory_budget / 1e6);
@@ -34900,6 +35346,9 @@ INSITU_DEF insitu_status insitu_loader_plan(
         (insitu__pass_max_held(desc) + UINT64_C(1)) * ld->geometry.devices[i].bytes;
 
   out->table_bytes = insitu__pass_tables(ld, out->table_bytes, out->slabs);
+  out->device_bytes = insitu__codec_add_saturating(
+      out->device_bytes, insitu__geometry_fixed_bytes(&ld->geometry, true));
+  out->fixed_bytes = ld->geometry.fixed_bytes;
   out->inflight_bytes = ld->footprint.inflight_bytes;
   out->cache_bytes = ld->footprint.cache_bytes;
   return INSITU_OK;
@@ -35559,6 +36008,8 @@ enum {
   INSITU__PUBLIC_DLPACK_CUDA_HOST = 3
 };
 
+enum { INSITU__PUBLIC_DLPACK_READ_ONLY = 1 }; /* of flags */
+
 struct insitu__public_dlpack_tensor {
   void *data;
   int32_t device_type, device_id, ndim;
@@ -35578,7 +36029,7 @@ struct insitu__public_dlpack_versioned {
   uint32_t major, minor;
   void *manager;
   void (*deleter)(struct insitu__public_dlpack_versioned *self);
-  uint64_t flags; /* 0: may be written, is no copy */
+  uint64_t flags; /* INSITU__PUBLIC_DLPACK_READ_ONLY; 0: may be written, is no copy */
   struct insitu__public_dlpack_tensor tensor;
 };
 _Static_assert(sizeof(struct insitu__public_dlpack_tensor) == 48 &&
@@ -35590,15 +36041,17 @@ struct insitu__public_dlpack_export {
   union {
     struct insitu__public_dlpack_managed managed;
     struct insitu__public_dlpack_versioned versioned;
-  } as; /* first */
-  struct insitu__loader_slab *slab;
+  } as;                               /* first */
+  struct insitu__loader_slab *slab;   /* NULL, and */
+  struct insitu__loader_fixed *fixed; /* where it shows a fixed array */
   void *stream;
   int32_t of; /* the stream's device: the deleter may run in any thread */
 };
 
 /* The consumer is done with an export. */
 static void insitu__public_dlpack_release(struct insitu__public_dlpack_export *e) {
-  insitu__public_release(e->slab, true, e->stream, e->of);
+  if (e->slab) insitu__public_release(e->slab, true, e->stream, e->of);
+  else insitu__fixed_release(e->fixed, e->stream, e->of);
   insitu__mem_free(e);
 }
 
@@ -35626,13 +36079,14 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
 
   struct insitu__loader_slab *slab = insitu__public_slab(batch);
   const insitu_array *a = &batch->arrays[array];
+  struct insitu__loader_fixed *fixed = a->fixed ? slab->iter->fixed : NULL;
   struct insitu__public_dlpack_export *e =
       (struct insitu__public_dlpack_export *)insitu__mem_alloc(1, sizeof *e);
   if (!e)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "dlpack: no memory; give the process more memory");
 
-  if (a->place == INSITU_DEVICE)
+  if (a->place == INSITU_DEVICE && !fixed) /* which has no copy under way */
     status = insitu__device_wait(&slab->iter->device, slab->parts, stream, err);
   if (status) {
     insitu__mem_free(e);
@@ -35649,21 +36103,26 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
       .code = (uint8_t)(a->dtype >> 8),
       .bits = (uint8_t)a->dtype,
       .lanes = 1,
-      .shape = (int64_t *)(uintptr_t)a->shape, /* in the slab's memory; DLPack knows no const */
+      /* in the memory of the slab or of the fixed array; DLPack knows no const */
+      .shape = (int64_t *)(uintptr_t)a->shape,
       .strides = (int64_t *)(uintptr_t)a->strides};
   if (versioned)
-    e->as.versioned = (struct insitu__public_dlpack_versioned){
-        .major = 1, .manager = e, .deleter = insitu__public_dlpack_delete_versioned, .tensor = t};
+    e->as.versioned = (struct insitu__public_dlpack_versioned){.major = 1,
+        .manager = e,
+        .deleter = insitu__public_dlpack_delete_versioned,
+        .flags = fixed ? INSITU__PUBLIC_DLPACK_READ_ONLY : 0,
+        .tensor = t};
   else
     e->as.managed = (struct insitu__public_dlpack_managed){
         .tensor = t, .manager = e, .deleter = insitu__public_dlpack_delete};
 
-  e->slab = slab;
+  e->slab = fixed ? NULL : slab;
+  e->fixed = insitu__fixed_share(fixed);
   e->stream = stream;
   e->of = a->place == INSITU_HOST && !stream ? INSITU__DEVICE_NO_STREAM
                                              : insitu__device_of_stream(&slab->iter->device);
   pthread_mutex_lock(&slab->iter->lock);
-  slab->exports++;
+  slab->exports += !fixed;
   pthread_mutex_unlock(&slab->iter->lock);
   *managed = &e->as;
   return INSITU_OK;

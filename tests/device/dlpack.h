@@ -67,7 +67,9 @@ static inline void dl_delete(struct dl e) {
   if (e.versioned) ((DLManagedTensorVersioned *)e.managed)->deleter(e.managed);
   else ((DLManagedTensor *)e.managed)->deleter(e.managed);
 }
-static inline struct dl dl_export(insitu_batch *b, uint64_t i, bool versioned, void *stream) {
+/* flags: as the versioned one must have them */
+static inline struct dl dl_export_flags(
+    insitu_batch *b, uint64_t i, bool versioned, void *stream, uint64_t flags) {
   insitu_error err = {0};
   struct dl e = {NULL, versioned};
   insitu_status s = insitu_batch_dlpack(b, i, versioned, stream, &e.managed, &err);
@@ -77,12 +79,19 @@ static inline struct dl dl_export(insitu_batch *b, uint64_t i, bool versioned, v
     const DLManagedTensorVersioned *m = e.managed;
     assert_int_equal(m->version.major, 1);
     assert_int_equal(m->version.minor, 0);
-    assert_int_equal(m->flags, 0); /* neither read-only nor a copy */
+    assert_int_equal(m->flags, flags);
     assert_non_null(m->deleter);
   } else {
     assert_non_null(((DLManagedTensor *)e.managed)->deleter);
   }
   return e;
+}
+static inline struct dl dl_export(insitu_batch *b, uint64_t i, bool versioned, void *stream) {
+  return dl_export_flags(b, i, versioned, stream, 0); /* neither read-only nor a copy */
+}
+/* Of a fixed array, which is read-only. */
+static inline struct dl dl_export_fixed(insitu_batch *b, uint64_t i, bool versioned, void *stream) {
+  return dl_export_flags(b, i, versioned, stream, 1);
 }
 /* Every field. code, bits: what the array's elements are by DLPack's numbers; inner: the axes
  * behind the rows. */

@@ -416,8 +416,10 @@ static void test_device_memory(void **state) {
         it[i] = iter_or_fail(ld, &id);
         assert_int_equal(stats_of(ld).device_bytes, (uint64_t)(i + 1) * n);
       }
-      char words[120];
-      sprintf(words, "device 0, where %d bytes are left (%d are taken by other iterators%s)",
+      char words[160];
+      sprintf(words,
+          "device 0, where %d bytes are left (%d are taken by other iterators and "
+          "fixed variables%s)",
           less ? (int)n - 1 : 0, (int)((uint64_t)(3 - less) * n),
           real ? "" : ", and device_budget allows no more");
       refuse_iter(ld, &id, INSITU_E_BUDGET, each);
@@ -2352,6 +2354,224 @@ static void test_steps(void **state) {
     }
 }
 
+/* ---- 10. fixed variables ---- */
+
+static const struct support_array fixed_array = {.name = "f",
+    .ndim = 2,
+    .shape = {9, 50},
+    .chunk = {4, 50},
+    .dtype = INSITU_F32,
+    .format = 2,
+    .zstd = true};
+enum { FIXED = 9 * 50 };
+struct fixed { /* places, and fixed variables behind or between the others */
+  struct places p;
+  insitu_variable v[VARS + 4];
+};
+/* places: of the variables that are drawn, then of fixed ones. */
+static insitu_loader_desc *fixed_desc(
+    struct fixed *f, int m, const char *drawn, const char *fixed) {
+  static const char *const names[] = {"f0", "f1", "f2", "f3"};
+  insitu_loader_desc *d = places_desc(&f->p, m, drawn);
+  int n = 0;
+  support_make(places_root, &fixed_array);
+  for (size_t k = 0; 3 * k < strlen(fixed); k++) {
+    if (k) f->v[n++] = f->p.variable[k - 1];
+    f->v[n++] = (insitu_variable){.label = names[k],
+        .path = "f",
+        .fixed = 1,
+        .place = fixed[3 * k] - '0',
+        .device = fixed[3 * k + 1] - '0'};
+  }
+  for (int k = n / 2; k < VARS; k++) f->v[n++] = f->p.variable[k]; /* n is odd */
+  d->variables = f->v;
+  d->n_variables = (uint64_t)n;
+  return d;
+}
+static void fixed_check(const float *x) {
+  for (uint64_t k = 0; k < FIXED; k++)
+    if (x[k] != (float)support_value(INSITU_F32, k)) fail_msg("element %d is %g", (int)k, x[k]);
+}
+/* Kernels copy a batch's fixed arrays to `to`, each on the stream of its device, or for page-locked
+ * ones on streams[home]: none of them waits for the batch. */
+static void fixed_save(const insitu_batch *b, int home, float to[4][FIXED]) {
+  int n = 0;
+  for (uint64_t i = 0; i < b->n_arrays; i++)
+    if (b->arrays[i].fixed) save_array(&b->arrays[i], home, to[n++]);
+}
+
+/* Every place at once: what is uploaded when, what any stream sees, how much there is of it, and
+ * that nothing is freed before the streams have used it. */
+static void test_fixed(void **state) {
+  static const char *const drawn[] = {ALL_HOST, ALL_DEVICE, MIXED, TWO, "11 11 11 11"};
+  static const char *const fixed[] = {"00 10 20 21", "21", "20 20", "11", "30 37"};
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 5; k++)
+      for (int j = 0; j < 5; j++)
+        for (int pooled = 0; pooled < 2; pooled++) {
+          struct fixed f;
+          insitu_loader_desc *d = fixed_desc(&f, m, drawn[k], fixed[j]);
+          struct pool pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+          if (pooled) {
+            pool = pool_for(d);
+            d->alloc_user = &pool;
+          }
+          begin(2, (uint64_t)(k * 5 + j) + 1);
+          bool other = j == 1 && (k == 0 || k == 4); /* all that lies on devices lies on device 1 */
+          int home = k == 3 || other, n[4] = {0};    /* n: by place */
+          choose(home);
+          insitu_loader *ld = open_here(d);
+          insitu_stats s = stats_of(ld);
+          for (uint64_t i = 0; i < d->n_variables; i++)
+            if (f.v[i].fixed) n[insitu_loader_array(ld, i)->place]++;
+          assert_int_equal(s.uploads, n[INSITU_DEVICE]);
+          assert_int_equal(s.uploaded_bytes, (uint64_t)n[INSITU_DEVICE] * FIXED * 4);
+          assert_int_equal(s.device_bytes, (uint64_t)n[INSITU_DEVICE] * 2048);
+          assert_int_equal(s.pinned_bytes, (uint64_t)n[INSITU_PINNED] * 4096);
+          if (!pooled) assert_int_equal(cudasim_count().device_blocks, n[INSITU_DEVICE]);
+          insitu_iter_desc id = all(home);
+          insitu_plan plan;
+          assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
+          assert_int_equal(plan.fixed_bytes, 4096 * (uint64_t)(n[INSITU_HOST] + n[INSITU_PINNED]));
+          insitu_iter *it[2] = {iter_or_fail(ld, &id), iter_or_fail(ld, &id)};
+          assert_int_equal(
+              stats_of(ld).device_bytes, 2 * plan.device_bytes - (uint64_t)n[INSITU_DEVICE] * 2048);
+          float(*seen)[4][FIXED] = calloc(4, sizeof *seen);
+          insitu_batch *b, *held = NULL;
+          const void *data[2 * VARS] = {NULL};
+          for (int i = 0; i < 4; i++) {
+            b = next_or_fail(it[i % 2]);
+            fixed_save(b, home, seen[i]);
+            for (uint64_t a = 0; a < b->n_arrays; a++) {
+              if (!b->arrays[a].fixed) continue;
+              if (!data[a]) data[a] = b->arrays[a].data;
+              assert_ptr_equal(b->arrays[a].data, data[a]);
+            }
+            if (i == 3) held = b;
+            else release_behind_all(&b, home);
+          }
+          close_iter(&it[0]);
+          if (j % 2) close_loader(&ld);
+          close_iter(&it[1]);
+          if (ld) close_loader(&ld);
+          for (uint64_t a = 0; a < held->n_arrays; a++)
+            if (held->arrays[a].fixed && held->arrays[a].place)
+              assert_non_null(cudasim_alias(held->arrays[a].data));
+          release_behind_all(&held, home);
+          if (pooled) pool_free(&pool);
+          nothing_left();
+          sync_all();
+          for (int i = 0; i < 4; i++)
+            for (int a = 0; a < n[0] + n[1] + n[2]; a++) fixed_check(seen[i][a]);
+          free(seen);
+          finish();
+        }
+}
+
+/* Tensors of fixed arrays hold no batch, outlive all else, and are deleted on any thread while
+ * their stream still reads them; many of them leave nothing behind. */
+static void test_fixed_tensors(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int k = 0; k < 3; k++) {
+      struct fixed f;
+      insitu_loader_desc *d =
+          fixed_desc(&f, m, k ? ALL_DEVICE : ALL_HOST, k < 2 ? "20 10" : "21 00");
+      begin(2, (uint64_t)k + 1);
+      insitu_loader *ld = open_here(d);
+      insitu_iter_desc id = all(0);
+      id.max_held = 1;
+      insitu_iter *it = iter_or_fail(ld, &id);
+      struct dl last[2] = {{NULL, false}, {NULL, false}};
+      static float seen[40][FIXED];
+      int n = 0, of = k == 2 ? 1 : 0;
+      uint64_t events = 0;
+      for (int round = 0; round < 20; round++) {
+        insitu_batch *b;
+        insitu_status status = insitu_iter_next(it, 20000, &b, NULL);
+        if (status == INSITU_END) continue;
+        assert_int_equal(status, INSITU_OK);
+        cudaStream_t stream = streams[of];
+        if (of) choose(1); /* the current device is the stream's */
+        struct dl e = dl_export_fixed(b, 0, round % 2, stream);
+        assert_int_equal(dl_tensor(e)->device.device_type, DL_CUDA);
+        assert_int_equal(dl_tensor(e)->device.device_id, of);
+        for (int i = 0; i < 2; i++) {
+          if (last[i].managed || round < 10 || n % 2) continue;
+          last[i] = dl_export_fixed(b, (uint64_t)i * 2, i, stream);
+        }
+        if (of) choose(0);
+        release_on(&b, streams[0]);
+        OK(cudasim_save(stream, dl_tensor(e)->data, FIXED * 4, seen[n++]));
+        dl_delete_elsewhere(e);
+        if (round == 5) sync_all();
+        if (round == 7) events = cudasim_count().events;
+        if (round > 7) assert_true(cudasim_count().events <= events + 20);
+        if (round % 5 == 4) sync_all();
+      }
+      close_loader(&ld);
+      close_iter(&it);
+      for (int i = 0; i < 2; i++) {
+        assert_non_null(last[i].managed);
+        assert_int_equal(dl_tensor(last[i])->shape[1], 50);
+      }
+      OK(cudasim_save(streams[of], dl_tensor(last[0])->data, FIXED * 4, seen[n++]));
+      dl_delete_elsewhere(last[0]);
+      if (dl_tensor(last[1])->device.device_type == DL_CPU) fixed_check(dl_tensor(last[1])->data);
+      dl_delete_elsewhere(last[1]);
+      nothing_left();
+      sync_all();
+      for (int i = 0; i < n; i++) fixed_check(seen[i]);
+      finish();
+    }
+}
+
+/* Too little memory, and calls that fail while the loader opens: nothing is left. */
+static void test_fixed_refused(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct fixed f;
+    insitu_loader_desc *d = fixed_desc(&f, m, ALL_HOST, "20 20 21");
+    begin(2, 1);
+    d->device_budget = 4095;
+    refuse_open(d, INSITU_E_BUDGET, "variable f1: it is fixed and takes 2048 bytes",
+        "device 0, where 2047 bytes are left, for device_budget allows no more");
+    d->device_budget = 4096;
+    insitu_loader *ld = open_here(d);
+    f.v[1].place = INSITU_DEVICE; /* f1 and x on one device */
+    insitu_iter_desc id = all(0);
+    close_loader(&ld);
+    ld = open_here(d);
+    refuse_iter(ld, &id, INSITU_E_BUDGET, "device 0, where 0 bytes are left (4096 are taken");
+    close_loader(&ld);
+    nothing_left();
+    d->device_budget = 0;
+    cudasim_memory(2047, 1 << 20);
+    refuse_open(d, INSITU_E_BUDGET, "variable f0", "2047 bytes are left; select less");
+    cudasim_memory(1 << 20, 1 << 20);
+    d = fixed_desc(&f, m, ALL_HOST, "22");
+    refuse_open(d, INSITU_E_DEVICE, "variable f0", "no device 2");
+
+    d = fixed_desc(&f, m, ALL_HOST, "20 10 21");
+    uint64_t failed = 0;
+    for (uint64_t n = 1;; n++) {
+      insitu_error err = {0};
+      cudasim_fail(n, cudaErrorInvalidValue);
+      insitu_status status = insitu_loader_open(d, &ld, &err);
+      uint64_t injected = cudasim_count().injected;
+      cudasim_fail(0, cudaSuccess);
+      if (!status) close_loader(&ld);
+      else assert_non_null(strstr(err.message, "variable f"));
+      failed += status != 0;
+      nothing_left();
+      if (injected < n) break;
+    }
+    assert_true(failed >= 6);
+    finish();
+  }
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_device),
@@ -2392,6 +2612,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_damaged),
       cmocka_unit_test(test_evaluation),
       cmocka_unit_test(test_describe),
+      cmocka_unit_test(test_fixed),
+      cmocka_unit_test(test_fixed_tensors),
+      cmocka_unit_test(test_fixed_refused),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, places_setup, support_teardown);

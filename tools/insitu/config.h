@@ -80,7 +80,7 @@ static const struct config_field config_fields[CONFIG_N] = {
     CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
 
 static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice,
-    *config_select, *config_fractions, *config_ranges, *config_samples, *config_axes;
+    *config_select, *config_fixed, *config_fractions, *config_ranges, *config_samples, *config_axes;
 #define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                               \
   {option, 0, value, help, &config_given[CONFIG_IN_DESC_##member]},
 #define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                               \
@@ -99,6 +99,8 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
           &config_slice},                                                                          \
       {"select", 0, "TEXT", "by value or index, as in level=500,850; lat=60..30; x=[0:10]",        \
           &config_select},                                                                         \
+      {"fixed", 0, "LIST", "LABEL[=PATH]: whole arrays without samples, shown in every batch",     \
+          &config_fixed},                                                                          \
       {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},           \
       {"ranges", 0, "A:B,...", "samples of train, val, test instead; or dates, A..B",              \
           &config_ranges},                                                                         \
@@ -282,23 +284,24 @@ static bool config_parse_steps(struct config *c, const char *text, uint64_t n, i
   for (uint64_t i = 0; i < v->n_steps; i++) steps[i] = number[0] + (int64_t)i * number[2];
   return true;
 }
-/* "x=t,y=t@1,z=t@0:4" into the desc's variables. */
-static bool config_parse_variables(struct config *c, const char *text) {
-  insitu_variable *v = (insitu_variable *)config_keep(c, config_list_length(text), sizeof *v);
-  uint64_t n = 0;
+/* "x=t,y=t@1,z=t@0:4" to the desc's variables. fixed: to further ones, which are fixed. */
+static bool config_parse_variables(struct config *c, const char *text, bool fixed) {
+  uint64_t n = fixed ? c->desc.n_variables : 0;
+  insitu_variable *v = (insitu_variable *)config_keep(c, n + config_list_length(text), sizeof *v);
+  if (n) memcpy(v, c->desc.variables, (size_t)n * sizeof *v);
   for (const char *p = text;; p++, n++) {
     size_t length = strcspn(p, ",");
     const char *end = p + length, *at = (const char *)memrchr(p, '@', length);
     const char *name_end = at ? at : end,
                *equals = (const char *)memchr(p, '=', (size_t)(name_end - p));
     bool ok = p < name_end && equals != p;
-    if (ok && at) ok = config_parse_steps(c, at + 1, (uint64_t)(end - at - 1), &v[n]);
+    if (ok && at) ok = !fixed && config_parse_steps(c, at + 1, (uint64_t)(end - at - 1), &v[n]);
     if (!ok) {
-      tool_usage_error("--var: '%.*s' is not LABEL[=PATH], followed by nothing, @OFFSET, "
-                       "@FIRST:STOP[:STRIDE] or @A/B/C",
-          (int)length, p);
+      tool_usage_error("--%s: '%.*s' is not LABEL[=PATH]%s", fixed ? "fixed" : "var", (int)length,
+          p, fixed ? "" : ", followed by nothing, @OFFSET, @FIRST:STOP[:STRIDE] or @A/B/C");
       return false;
     }
+    v[n].fixed = fixed;
     v[n].label = config_keep_text(c, p, (uint64_t)((equals ? equals : name_end) - p));
     if (equals) v[n].path = config_keep_text(c, equals + 1, (uint64_t)(name_end - equals - 1));
     p = end;
@@ -469,10 +472,21 @@ static bool config_json_slices(
   }
   return true;
 }
+/* Whether a variable is fixed: true, false, 1 or 0. */
+static bool config_json_fixed(
+    struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
+  static const struct config_field field = {
+      "fixed", CONFIG_FLAG, NULL, offsetof(insitu_variable, fixed)};
+  char text[16], shown[256];
+  snprintf(shown, sizeof shown, "%s, \"fixed\"", c->where);
+  if (!config_scalar(j, token, text, sizeof text))
+    return config_bad(c, "fixed", "true or false is needed");
+  return config_set(c, &field, v, shown, text);
+}
 static bool config_json_variable(
     struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
-  static const char *const known[] = {
-      "label", "path", "offset", "steps", "dtype", "decode", "slices", "select", "into", "map"};
+  static const char *const known[] = {"label", "path", "offset", "steps", "dtype", "decode",
+      "slices", "select", "into", "map", "fixed"};
   char key[64], text[INSITU__MAX_KEY];
   if (insitu__text_json_is_string(j, token)) { /* a label alone */
     if (insitu__text_json_string(j, token, text, sizeof text) < 0)
@@ -500,6 +514,8 @@ static bool config_json_variable(
           return config_bad(c, key, "a list of whole numbers is needed");
     } else if (strcmp(key, "slices") == 0) {
       if (!config_json_slices(c, j, value, v)) return false;
+    } else if (strcmp(key, "fixed") == 0) {
+      if (!config_json_fixed(c, j, value, v)) return false;
     } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0 ||
                strcmp(key, "decode") == 0 || strcmp(key, "select") == 0 ||
                strcmp(key, "into") == 0 || strcmp(key, "map") == 0) {
@@ -797,10 +813,34 @@ static int config_all_arrays(struct config *c) {
 
 /* ---- the whole ---- */
 
+/* --dtype, --decode, --slice and --select hold for all variables that are not fixed. */
+static int config_views(struct config *c) {
+  if (!config_dtype && !config_decode && !config_slice && !config_select) return TOOL_OK;
+  uint64_t n_slices = 0;
+  int32_t dtype = INSITU_AS_STORED, decode = 0;
+  const insitu_slice *slices =
+      config_slice ? config_parse_slices(c, config_slice, &n_slices) : NULL;
+  if (config_slice && !slices) return TOOL_USAGE;
+  if (config_dtype && !config_dtype_of(config_dtype, &dtype)) return config_bad_dtype();
+  if (config_decode && !config_decode_of(config_decode, &decode))
+    return tool_usage_error("--decode %s: give cf", config_decode);
+  insitu_variable *v = (insitu_variable *)config_keep(c, c->desc.n_variables, sizeof *v);
+  memcpy(v, c->desc.variables, (size_t)c->desc.n_variables * sizeof *v);
+  for (uint64_t i = 0; i < c->desc.n_variables; i++) {
+    if (v[i].fixed) continue;
+    if (config_dtype) v[i].dtype = dtype;
+    if (config_decode) v[i].decode = decode;
+    if (config_select) v[i].select = config_select;
+    if (!slices) continue;
+    v[i].slices = slices;
+    v[i].n_slices = n_slices;
+  }
+  c->desc.variables = v;
+  return TOOL_OK;
+}
 static int config_options(struct config *c) {
-  insitu_variable *v;
   char shown[64];
-  if (config_var && !config_parse_variables(c, config_var)) return TOOL_USAGE;
+  if (config_var && !config_parse_variables(c, config_var, false)) return TOOL_USAGE;
   if (config_axes && !config_parse_axes(c, config_axes)) return TOOL_USAGE;
   if (config_fractions && !config_parse_split(c, config_fractions, false)) return TOOL_USAGE;
   if (config_ranges && !config_parse_split(c, config_ranges, true)) return TOOL_USAGE;
@@ -821,27 +861,10 @@ static int config_options(struct config *c) {
     return tool_usage_error(
         "which archive? Give its path, or --config with a file that has a \"url\"");
   int code = c->desc.n_variables ? TOOL_OK : config_all_arrays(c);
-  if (code || (!config_dtype && !config_decode && !config_slice && !config_select)) return code;
-  uint64_t n_slices = 0;
-  int32_t dtype = INSITU_AS_STORED, decode = 0;
-  const insitu_slice *slices =
-      config_slice ? config_parse_slices(c, config_slice, &n_slices) : NULL;
-  if (config_slice && !slices) return TOOL_USAGE;
-  if (config_dtype && !config_dtype_of(config_dtype, &dtype)) return config_bad_dtype();
-  if (config_decode && !config_decode_of(config_decode, &decode))
-    return tool_usage_error("--decode %s: give cf", config_decode);
-  v = (insitu_variable *)config_keep(c, c->desc.n_variables, sizeof *v);
-  memcpy(v, c->desc.variables, (size_t)c->desc.n_variables * sizeof *v);
-  for (uint64_t i = 0; i < c->desc.n_variables; i++) {
-    if (config_dtype) v[i].dtype = dtype;
-    if (config_decode) v[i].decode = decode;
-    if (config_select) v[i].select = config_select;
-    if (!slices) continue;
-    v[i].slices = slices;
-    v[i].n_slices = n_slices;
-  }
-  c->desc.variables = v;
-  return TOOL_OK;
+  if (code == TOOL_OK) code = config_views(c);
+  if (code == TOOL_OK && config_fixed && !config_parse_variables(c, config_fixed, true))
+    code = TOOL_USAGE;
+  return code;
 }
 /* From the file, then the options, then `url` (NULL: none). An exit code; config_free always. */
 static int config_load(struct config *c, const char *url) {

@@ -23,7 +23,8 @@ struct plan {
 };
 
 static uint64_t plan_memory(const insitu_plan *p) { /* of one iterator and the loader */
-  return p->slabs * p->slab_bytes + p->table_bytes + p->inflight_bytes + p->cache_bytes;
+  return p->slabs * p->slab_bytes + p->table_bytes + p->fixed_bytes + p->inflight_bytes +
+         p->cache_bytes;
 }
 /* the order asked for holds for the split asked for */
 static insitu_iter_desc plan_iter(const struct config *c, int split) {
@@ -209,10 +210,10 @@ static void plan_print_head(const struct plan *p) {
     printf(") %s", insitu__dtype_name(a->dtype));
     if (!v->into && v->path && strcmp(v->path, v->label)) printf(" of %s", v->path);
     if (!v->into && v->offset) printf(", %+" PRId64 " samples", v->offset);
-    printf("\n");
+    printf("%s\n", a->fixed ? ", fixed" : "");
     for (int64_t k = 0; a->channels && k < a->shape[1]; k++)
       printf("    %-16" PRId64 "%s\n", k, a->channels[k]);
-    bytes += a->bytes;
+    if (!a->fixed) bytes += a->bytes;
   }
   if (c->n_axes) {
     char space[400];
@@ -250,6 +251,7 @@ static const struct plan_row {
     {"memory", NULL, PLAN_TITLE, 0}, PLAN_ROW("batches in the ring", COUNT, plan.slabs),
     PLAN_ROW("one batch", BYTES, plan.slab_bytes), PLAN_ROW("all of them", BYTES, ring_bytes),
     PLAN_ROW("tables", BYTES, plan.table_bytes),
+    PLAN_ROW("fixed arrays, of the loader", BYTES, plan.fixed_bytes),
     PLAN_ROW("chunks in flight, of the loader", BYTES, plan.inflight_bytes),
     PLAN_ROW("indexes of shards, of the loader", BYTES, plan.cache_bytes),
     PLAN_ROW("together", BYTES, memory_bytes)};
@@ -338,6 +340,7 @@ static void plan_print_json(const struct plan *p) {
     tool_json_list(&j, "shape");
     for (int32_t k = 0; k < a->ndim; k++) tool_json_i64(&j, NULL, a->shape[k]);
     tool_json_end(&j);
+    if (a->fixed) tool_json_bool(&j, "fixed", true);
     tool_json_end(&j);
   }
   tool_json_end(&j);
