@@ -491,9 +491,363 @@ static void drawn_spaces(void **state) {
   assert_true(checked > 60);
 }
 
+/* ---- a hindcast: forecasts that begin on some day, for some days ahead ---- */
+
+enum { INIT = 23, LEAD = 9, STATION = 3, MOST_ROWS = INIT * LEAD };
+
+static struct support_array hindcast(void) {
+  return (struct support_array){.name = "t",
+      .ndim = 3,
+      .shape = {INIT, LEAD, STATION},
+      .chunk = {4, 2, 2},
+      .dtype = INSITU_I32,
+      .format = 3,
+      .zstd = true,
+      .dims = "[\"init\", \"lead\", \"station\"]"};
+}
+
+/* What all of its tests open: every other lead, and at each sample the forecast of a day before. */
+static const int64_t days[] = {0, -1};
+static const insitu_variable hindcast_v = {.label = "t", .steps = days, .n_steps = 2};
+static const insitu_axis hindcast_axes[] = {
+    {.dim = "init", .start = 2}, {.dim = "lead", .start = 1, .stride = 2}};
+
+static insitu_loader_desc hindcast_desc(const char *root) {
+  return (insitu_loader_desc){.api = INSITU_API,
+      .url = root,
+      .variables = &hindcast_v,
+      .n_variables = 1,
+      .axes = hindcast_axes,
+      .n_axes = 2,
+      .batch_size = 12,
+      .lanes = 6,
+      .block_chunks = 12,
+      .seed = 5,
+      .split = {{.fraction = 1}}};
+}
+
+struct sample {
+  int64_t init, lead;
+};
+
+/* Adds the rows of a batch, whose elements it looks at, to a list; returns how many. */
+static uint64_t take(const insitu_batch *b, struct sample *list) {
+  const struct support_array t = hindcast();
+  const int32_t *shown = b->arrays[0].data;
+  assert_int_equal(b->n_axes, 2);
+  for (uint64_t row = 0; row < b->rows; row++) {
+    list[row] = (struct sample){b->axis_indices[2 * row], b->axis_indices[2 * row + 1]};
+    assert_int_equal(b->sample_indices[row], list[row].init);
+    for (int step = 0; step < 2; step++)
+      for (uint64_t x = 0; x < STATION; x++) {
+        uint64_t at[] = {(uint64_t)(list[row].init + days[step]), (uint64_t)list[row].lead, x};
+        assert_int_equal(*shown++, support_expect(&t, at));
+      }
+  }
+  return b->rows;
+}
+
+/* The rows of an epoch, batch for batch: batch i begins with row first[i]. */
+struct epoch {
+  struct sample row[MOST_ROWS];
+  uint64_t first[MOST_ROWS + 1], batches;
+};
+
+static void read_epoch(insitu_iter *it, struct epoch *e) {
+  insitu_batch *b;
+  insitu_error err = {0};
+  insitu_status status;
+  e->batches = e->first[0] = 0;
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    e->first[e->batches + 1] = e->first[e->batches] + take(b, e->row + e->first[e->batches]);
+    e->batches++;
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s", err.message);
+}
+
+/* Ranks together deliver the batches of one process: of each lane the rows that it has there. */
+static void ranks(void **state) {
+  (void)state;
+  static struct epoch alone, e;
+  const char *root = support_path("ranks");
+  struct support_array t = hindcast();
+  support_make(root, &t);
+  for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++) {
+    insitu_iter_desc id = {.api = INSITU_API, .order = order, .epoch = 3};
+    for (int world = 1; world <= 6; world++) {
+      uint64_t next = 0;
+      if (world == 4 || world == 5) continue; /* no divisors of the lanes */
+      for (int rank = 0; rank < world; rank++) {
+        insitu_loader_desc d = hindcast_desc(root);
+        d.rank = rank;
+        d.world = world;
+        d.batch_size /= (uint64_t)world;
+        d.inline_io = rank & 1;
+        insitu_loader *ld = open_or_fail(&d);
+        insitu_iter *it = open_iter_or_fail(ld, &id);
+        read_epoch(it, world == 1 ? &alone : &e);
+        insitu_iter_close(&it);
+        insitu_loader_close(&ld);
+        if (world == 1) continue;
+        if (order == INSITU_SEQUENTIAL) { /* a contiguous part each */
+          uint64_t n = e.first[e.batches];
+          assert_memory_equal(e.row, alone.row + next, n * sizeof *e.row);
+          next += n;
+          continue;
+        }
+        assert_int_equal(e.batches, alone.batches);
+        for (uint64_t b = 0, at = 0; b < e.batches; b++)
+          for (uint64_t i = alone.first[b]; i < alone.first[b + 1]; i++)
+            if ((int)((i - alone.first[b]) % 6) * world / 6 == rank)
+              assert_memory_equal(&e.row[at++], &alone.row[i], sizeof *e.row);
+      }
+      if (world > 1 && order == INSITU_SEQUENTIAL)
+        assert_int_equal(next, alone.first[alone.batches]);
+    }
+    if (order == INSITU_SHUFFLED) continue;
+    /* each sample once: 20 days, because the first has none before it, and 4 leads */
+    uint64_t n = alone.first[alone.batches];
+    assert_int_equal(n, (INIT - 3) * 4);
+    bool seen[INIT][LEAD] = {{false}};
+    for (uint64_t i = 0; i < n; i++) {
+      struct sample s = alone.row[i];
+      assert_true(s.init >= 3 && s.lead % 2 == 1 && !seen[s.init][s.lead]);
+      seen[s.init][s.lead] = true;
+    }
+  }
+}
+
+/* A state continues at another world size, and in no other draw space. */
+static void states(void **state) {
+  (void)state;
+  static struct epoch alone, e;
+  const char *root = support_path("states");
+  struct support_array t = hindcast();
+  support_make(root, &t);
+  insitu_iter_desc id = {.api = INSITU_API};
+  insitu_loader_desc d = hindcast_desc(root);
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it = open_iter_or_fail(ld, &id);
+  insitu_error err = {0};
+  read_epoch(it, &alone);
+  assert_int_equal(insitu_iter_set_epoch(it, 0, &err), INSITU_OK);
+  insitu_batch *b = next_batch_or_fail(it);
+  insitu_batch_release(&b);
+  b = next_batch_or_fail(it);
+  insitu_state saved = b->after;
+  insitu_batch_release(&b);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  for (int rank = 0; rank < 3; rank++) {
+    d = hindcast_desc(root);
+    d.rank = rank;
+    d.world = 3;
+    d.batch_size = 4;
+    ld = open_or_fail(&d);
+    it = open_iter_or_fail(ld, &id);
+    if (insitu_iter_restore(it, &saved, &err)) fail_msg("%s", err.message);
+    read_epoch(it, &e);
+    assert_int_equal(e.batches, alone.batches - 2);
+    for (uint64_t i = alone.first[2], at = 0; i < alone.first[alone.batches]; i++)
+      if ((int)(i % 12 % 6) / 2 == rank)
+        assert_memory_equal(&e.row[at++], &alone.row[i], sizeof *e.row);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+
+  const char *other = support_path("states_other");
+  t.chunk[1] = 3;
+  support_make(other, &t);
+  t = hindcast();
+  const char *longer = support_path("states_longer");
+  t.shape[1]++;
+  support_make(longer, &t);
+  static const insitu_axis moved[][2] = {
+      {{.dim = "init", .start = 2}, {.dim = "lead", .stride = 2}},
+      {{.dim = "init", .start = 2}, {.dim = "lead", .start = 1}},
+      {{.dim = "init", .start = 2}, {.dim = "lead", .start = 1, .stop = 7, .stride = 2}},
+      {{.dim = "init", .start = 3}, {.dim = "lead", .start = 1, .stride = 2}},
+      {{.dim = "init", .start = 2, .stride = 3}, {.dim = "lead", .start = 1, .stride = 2}},
+      {{.dim = "lead", .start = 1, .stride = 2}, {.dim = "init", .start = 2}}};
+  for (int i = 0; i < 8; i++) {
+    d = hindcast_desc(i == 6 ? other : i == 7 ? longer : root);
+    if (i < 6) d.axes = moved[i];
+    d.split_axis = i == 5;
+    ld = open_or_fail(&d);
+    it = open_iter_or_fail(ld, &id);
+    if (insitu_iter_restore(it, &saved, &err) != INSITU_E_STATE) fail_msg("%d: not refused", i);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+}
+
+/* insitu_read beside an iterator, and of an axis that samples are drawn along. */
+static void read_beside(void **state) {
+  (void)state;
+  static struct epoch e;
+  const char *root = support_path("beside");
+  struct support_array t = hindcast();
+  support_make(root, &t);
+  insitu_loader_desc d = hindcast_desc(root);
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it = open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API});
+  int32_t part[2 * STATION];
+  insitu_shape shape;
+  insitu_error err = {0};
+  insitu_variable v = {.path = "t", .select = "init=[7]; lead=[3,8]"};
+  if (insitu_read(ld, &v, part, sizeof part, &shape, &err)) fail_msg("%s", err.message);
+  assert_int_equal(shape.ndim, 3);
+  for (uint64_t i = 0; i < 2 * STATION; i++)
+    assert_int_equal(
+        part[i], support_expect(&t, (uint64_t[]){7, i < STATION ? 3 : 8, i % STATION}));
+  read_epoch(it, &e);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+}
+
+static int64_t now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void refuse(const insitu_loader_desc *d, insitu_status status, const char *part) {
+  insitu_loader *ld = NULL;
+  insitu_error err = {0};
+  insitu_status got = insitu_loader_open(d, &ld, &err);
+  if (got != status || !strstr(err.message, part))
+    fail_msg("%s: %s, without '%s'", insitu_status_name(got), err.message, part);
+}
+
+/* What makes no draw space, and what the message says of it. */
+static void refused(void **state) {
+  (void)state;
+  const char *root = support_path("refused");
+  struct support_array t = hindcast();
+  support_make(root, &t);
+  struct support_array flat = {.name = "orography",
+      .ndim = 2,
+      .shape = {LEAD, STATION},
+      .chunk = {1, 1},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .dims = "[\"lead\", \"station\"]"};
+  support_make(root, &flat);
+  struct support_array other = t;
+  other.name = "shorter";
+  other.shape[1]--;
+  support_make(root, &other);
+
+  static const struct {
+    insitu_axis axis[2];
+    insitu_status status;
+    const char *says;
+  } wrong[] = {{{{.dim = "init"}, {.dim = "leed"}}, INSITU_E_NOTFOUND,
+                   "no dimension is called 'leed'; it has: init lead station"},
+      {{{.dim = "init"}, {.dim = "init"}}, INSITU_E_ARG, "twice"},
+      {{{.dim = "init"}, {.axis = 0}}, INSITU_E_ARG, "twice"},
+      {{{.dim = "init"}, {.axis = 3}}, INSITU_E_SHAPE, "no axis 3"},
+      {{{.dim = "init"}, {.axis = -1}}, INSITU_E_SHAPE, "no axis -1"},
+      {{{.dim = "init", .start = INIT}, {.dim = "lead"}}, INSITU_E_SPLIT, "axis 0 of axes"},
+      {{{.dim = "init"}, {.dim = "lead", .stop = LEAD + 1}}, INSITU_E_SPLIT, "axis 1 of axes"},
+      {{{.dim = "init"}, {.dim = "lead", .start = -1}}, INSITU_E_SPLIT, "axis 1 of axes"},
+      {{{.dim = "init"}, {.dim = "lead", .start = 4, .stop = 4}}, INSITU_E_SPLIT, "axis 1 of axes"},
+      {{{.dim = "init"}, {.dim = "lead", .stride = UINT64_MAX}}, INSITU_E_ARG, "axes[1].stride"},
+      {{{.dim = "init", .from = "1979", .start = 1}, {.dim = "lead"}}, INSITU_E_ARG,
+          "axes[0] is cut by date and by index at once"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    insitu_loader_desc d = hindcast_desc(root);
+    d.axes = wrong[i].axis;
+    refuse(&d, wrong[i].status, wrong[i].says);
+  }
+
+  insitu_loader_desc d = hindcast_desc(root);
+  d.n_axes = 9;
+  refuse(&d, INSITU_E_ARG, "n_axes is 9");
+  d = hindcast_desc(root);
+  d.axes = NULL;
+  refuse(&d, INSITU_E_ARG, "give axes");
+  for (int axis = -1; axis <= 2; axis += 3) {
+    d = hindcast_desc(root);
+    d.split_axis = axis;
+    refuse(&d, INSITU_E_ARG, "split_axis");
+  }
+  d = hindcast_desc(root);
+  d.axes = NULL;
+  d.n_axes = 0;
+  d.split_axis = 1;
+  refuse(&d, INSITU_E_ARG, "split_axis is 1, and axes has 0");
+  for (int i = 0; i < 6; i++) {
+    d = hindcast_desc(root);
+    if (i == 0) d.sample_dim = "init";
+    if (i == 1) d.sample_axis = 1;
+    if (i == 2) d.sample_start = 1;
+    if (i == 3) d.sample_stop = 1;
+    if (i == 4) d.sample_from = "1979";
+    if (i == 5) d.sample_to = "1979";
+    refuse(&d, INSITU_E_ARG, "say it in axes alone");
+  }
+
+  /* an array that lacks an axis, one of another length, and selections of what is drawn along */
+  insitu_variable v[2] = {hindcast_v, {.label = "orography"}};
+  d = hindcast_desc(root);
+  d.variables = v;
+  d.n_variables = 2;
+  refuse(&d, INSITU_E_NOTFOUND, "array orography: no dimension is called 'init'");
+  v[1].label = "shorter";
+  refuse(&d, INSITU_E_SHAPE, "shorter");
+  d.n_variables = 1;
+  v[0].select = "lead=[1]";
+  refuse(&d, INSITU_E_ARG, "t: slices or select name the sample axis 1");
+}
+
+/* Six thousand million samples whose units are short in more than a million places. */
+static void huge(void **state) {
+  (void)state;
+  archive_begin();
+  archive_text("t/.zarray",
+      "{\"zarr_format\":2,\"shape\":[3000001,2000,3],\"chunks\":[3,7,3],\"dtype\":\"<f4\","
+      "\"compressor\":null,\"filters\":null,\"fill_value\":0,\"order\":\"C\"}");
+  static const insitu_variable v = {.label = "t"};
+  static const insitu_axis axes[] = {{.axis = 0}, {.axis = 1}};
+  insitu_loader_desc d = {.variables = &v,
+      .n_variables = 1,
+      .axes = axes,
+      .n_axes = 2,
+      .on_absent_chunk = INSITU_FILL,
+      .decode_threads = 1};
+  int64_t begin = now();
+  insitu_loader *ld = archive_open(d, INLINE_EPOLL);
+  insitu_iter_desc id = {.api = INSITU_API};
+  insitu_error err = {0};
+  insitu_plan plan;
+  insitu_stats stats;
+  if (insitu_loader_plan(ld, &id, &plan, &err)) fail_msg("%s", err.message);
+  int64_t planned = now();
+  assert_int_equal(plan.space, UINT64_C(3000001) * 2000);
+  insitu_iter *it = open_iter_or_fail(ld, &id);
+  insitu_batch *b = next_batch_or_fail(it);
+  int64_t first = now();
+  assert_int_equal(b->rows, 32);
+  insitu_batch_release(&b);
+  assert_int_equal(insitu_loader_stats(ld, &stats, &err), INSITU_OK);
+  assert_in_range(stats.memory_bytes_peak, 1, 64 << 20);
+  print_message("open and plan %.1f ms, first batch %.1f ms, %.1f MB\n",
+      (double)(planned - begin) / 1e6, (double)(first - planned) / 1e6,
+      (double)stats.memory_bytes_peak / 1e6);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(drawn_spaces),
+      cmocka_unit_test(ranks),
+      cmocka_unit_test(states),
+      cmocka_unit_test(read_beside),
+      cmocka_unit_test(refused),
+      cmocka_unit_test(huge),
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
