@@ -219,6 +219,7 @@
  *   iterator slabs: prefetch_depth + span - 1 + max_held of them;     slabs, slab_bytes
  *            span is how many batches a window reaches into           span
  *            tables of the chunks in its windows                      table_bytes
+ *            tables for insitu_iter_set_steps, where there are steps   table_bytes
  *            slots on devices: max_held + 1                           device_bytes
  *   loader   max_inflight chunk buffers and coroutine stacks, and     inflight_bytes
  *            decode_threads times decode scratch
@@ -1370,17 +1371,17 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(
 INSITU_DEF insitu_status insitu_iter_restore(
     insitu_iter *iter, const insitu_state *state, insitu_error *err);
 
-/* From now on this iterator's batches show the first n of that output's steps: for rollouts that
- * grow. The output keeps its axis of steps, of length n, 1 to the variables' n_steps; `output` is
- * its name in the batch. Nothing is read for the other steps, nor copied to devices. Samples,
- * order, states, slabs and what the iterator takes of memory_budget stay those of all steps. Other
- * iterators, and insitu_loader_array, keep theirs; set_epoch and restore do too, and no state has
- * them: call this again behind a restore in a new process.
- * Call it where no batch is delivered: before the first insitu_iter_next, behind
+/* From now on this iterator's batches show the first n steps of an output: for rollouts that grow.
+ * `output` is the output's name in the batch; n is 1 to the n_steps of its variables, and becomes
+ * the length of the axis of steps. The other steps are neither read nor copied to devices. Samples,
+ * order, states and memory stay those of all steps. Other iterators and insitu_loader_array show
+ * what they showed. A later set_epoch or restore changes no shown steps, and a state does not hold
+ * them: a program that resumes sets them again.
+ * To be called where no batch is behind the iterator: before the first insitu_iter_next, after
  * insitu_iter_restore or insitu_iter_set_epoch, or when insitu_iter_next gave INSITU_END; elsewhere
- * INSITU_E_ARG. Batches that are prefetched are then read again, unless n is what it was;
- * hold_epoch prefetches none at END. Batches you hold stay as they are. INSITU_E_NOTFOUND: there is
- * no such output. On any error the iterator is as before. */
+ * INSITU_E_ARG. If n is another number than before, batches that were prefetched are read again;
+ * with hold_epoch there are none at END. Batches that you hold stay as they are. INSITU_E_NOTFOUND:
+ * there is no such output. After an error the iterator is as it was before. */
 INSITU_DEF insitu_status insitu_iter_set_steps(
     insitu_iter *iter, const char *output, uint64_t n, insitu_error *err);
 
@@ -35813,7 +35814,7 @@ static insitu_status insitu__public_check_begin(insitu_iter *it, insitu_error *e
   uint64_t last = next - 1; /* the batch that was delivered last */
   return insitu__error_set(err, INSITU_E_ARG,
       "set_steps: batch %" PRIu64 " of epoch %" PRIu64
-      " was delivered, and that epoch is not over; call before the first insitu_iter_next, behind "
+      " was delivered, and that epoch is not over; call before the first insitu_iter_next, after "
       "insitu_iter_restore or insitu_iter_set_epoch, or when insitu_iter_next gave INSITU_END",
       last % it->batches, last / it->batches);
 }
