@@ -14,13 +14,19 @@ static struct support_array t = {.name = "t",
                                 .ndim = 3,
                                 .shape = {LAT, TIME, LON},
                                 .dtype = INSITU_I16,
-                                .dims = "[\"lat\",\"time\",\"lon\"]"};
+                                .dims = "[\"lat\",\"time\",\"lon\"]"},
+                            orog = {.name = "orog",
+                                .ndim = 2,
+                                .shape = {LAT, LON},
+                                .chunk = {2, LON},
+                                .dtype = INSITU_I16,
+                                .dims = "[\"lat\",\"lon\"]"};
 
 /* Arrays that are chunked at random; chunks of one sample where single is true. */
 static const char *make_archive(const char *name, bool single) {
   const char *root = support_path(name);
   int format = 2 + (int)support_below(2);
-  t.format = s.format = format;
+  t.format = s.format = orog.format = format;
   t.zstd = support_below(2), s.zstd = support_below(2);
   t.fortran = !single && support_below(3) == 0;
   for (int d = 0; d < 4; d++) t.chunk[d] = 1 + support_below(t.shape[d] / 2);
@@ -31,11 +37,12 @@ static const char *make_archive(const char *name, bool single) {
   for (int d = 0; sharded && d < 4; d++) t.shard[d] = 1 + support_below(3);
   support_make(root, &t);
   support_make(root, &s);
+  support_make(root, &orog);
   return root;
 }
 
 /* x: two channels of t and one of s; y: the same, with lists that become channels; z: s alone, of
- * another type; now: without steps. */
+ * another type; now: without steps; orog: fixed. */
 static const int64_t in[] = {-1, 0}, out[MOST] = {1, 2, 3, 5, 9}, odd[] = {4, -2, 4, 0};
 static const insitu_variable variables[] = {{.label = "t_in",
                                                 .path = "t",
@@ -65,10 +72,10 @@ static const insitu_variable variables[] = {{.label = "t_in",
         .n_steps = 4,
         .dtype = INSITU_F64,
         .select = "lat=[1:4]"},
-    {.label = "now", .path = "t", .select = "level=[2]; lon=[0:2]"}};
-enum { N_VARIABLES = sizeof variables / sizeof *variables, X = 0, Y, Z, NOW, OUTPUTS };
-static const char *const names[OUTPUTS] = {"x", "y", "z", "now"};
-static const uint64_t all[OUTPUTS] = {2, MOST, 4, 1};
+    {.label = "now", .path = "t", .select = "level=[2]; lon=[0:2]"}, {.label = "orog", .fixed = 1}};
+enum { N_VARIABLES = sizeof variables / sizeof *variables, X = 0, Y, Z, NOW, OROG, OUTPUTS };
+static const char *const names[OUTPUTS] = {"x", "y", "z", "now", "orog"};
+static const uint64_t all[OUTPUTS] = {2, MOST, 4, 1, 0};
 
 static insitu_loader *open_loader(const char *root, insitu_loader_desc d) {
   d.api = INSITU_API;
@@ -106,7 +113,10 @@ static double expected(int output, int64_t anchor, uint64_t c, uint64_t k, uint6
 /* Every element, shape and stride of a batch that shows so many steps of each output. */
 static void check(const insitu_batch *b, const uint64_t shown[OUTPUTS]) {
   assert_int_equal(b->n_arrays, OUTPUTS);
-  for (int o = 0; o < OUTPUTS; o++) {
+  assert_int_equal(b->arrays[OROG].shape[0], LAT);
+  for (uint64_t i = 0; i < LAT * LON; i++)
+    assert_int_equal(((const int16_t *)b->arrays[OROG].data)[i], i);
+  for (int o = 0; o < OROG; o++) {
     const insitu_array *a = &b->arrays[o];
     uint64_t n[5] = {b->rows,
         o == X   ? 2
@@ -387,7 +397,7 @@ static void kept(void **state) {
     assert_int_equal(stats_of(ld).reads, before);
   }
   set(it, "y", 3); /* and another one does */
-  epoch(it, (const uint64_t[]){2, 3, 4, 1});
+  epoch(it, (const uint64_t[OUTPUTS]){2, 3, 4, 1});
   assert_true(stats_of(ld).reads > before);
   insitu_iter_close(&it);
   insitu_loader_close(&ld);
@@ -473,6 +483,7 @@ static void refused(void **state) {
     refuse(it, "temperature", 1, INSITU_E_NOTFOUND, "insitu_loader_array");
     refuse(it, "t_out", 1, INSITU_E_NOTFOUND, "a part of output y; name that");
     refuse(it, "now", 1, INSITU_E_ARG, "variable now has no steps");
+    refuse(it, "orog", 1, INSITU_E_ARG, "variable orog has no steps");
     refuse(it, "y", 0, INSITU_E_ARG, "give 1 to 5");
     refuse(it, "y", 6, INSITU_E_ARG, "6 of its 5 steps");
     refuse(it, "y", UINT64_MAX, INSITU_E_ARG, "give 1 to 5");
