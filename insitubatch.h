@@ -180,6 +180,12 @@
  *   at one world size then continues at another one. In a sequential epoch each rank gets one
  *   contiguous part of the split instead.
  *
+ *   A run that is resumed keeps its order. insitu_iter_restore takes units, windows and lanes from
+ *   the state where the desc leaves them zero, though defaults may be others by then. Whatever else
+ *   decides the order must be the same, and is named where it is not. The archive may have grown:
+ *   with split[] by range or date the same samples belong to each part, and nothing changes. With
+ *   fractions, or up to an end that is left open, they are others, and the state is refused.
+ *
  *   Under MPI, rank and world come from MPI_Comm_rank and MPI_Comm_size. mpirun binds each of few
  *   ranks to one core, which leaves one decoding thread: use mpirun --bind-to none, or set
  *   decode_threads. The log (level info) tells how many cores the process may use.
@@ -972,7 +978,7 @@ typedef struct insitu_loader_desc {
   /* reference chunks that the shuffle moves as one (1); more: fewer re-reads with offsets */
   uint64_t unit_chunks;
   /* default: largest divisor of the global batch that is <= block_chunks / unit_chunks and <=
-   * units / 8 */
+   * units / 8. What is left zero of these three, insitu_iter_restore takes from the state */
   uint64_t lanes;
   /* split */
   int64_t sample_start, sample_stop; /* only samples [start, stop) take part; stop 0: to the end */
@@ -1029,10 +1035,11 @@ typedef struct insitu_loader_desc {
   /* Memory for batches from a pool of yours, both or neither: bytes at a multiple of align, of
    * INSITU_HOST, INSITU_PINNED or, on that device, INSITU_DEVICE; NULL: there is none. stream: the
    * CUDA stream whose work may use it from now on, NULL for host memory. Asked for at an iterator's
-   * first use of each batch, kept until it is closed and its batches are released; of fixed arrays
-   * when the loader is opened, kept until the last batch or tensor that shows them is released.
-   * Whoever used it is done when it is given back. On the loader's threads and on those that open,
-   * close or release; several at once. */
+   * first use of each batch, kept until it is closed and its batches are released, or restored with
+   * an order that needs fewer batches; of fixed arrays when the loader is opened, kept until the
+   * last batch or tensor that shows them is released. Whoever used it is done when it is given
+   * back. On the loader's threads and on those that open, restore, close or release; several at
+   * once. */
   void *(*alloc)(
       void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream);
   void (*release)(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device);
@@ -1051,17 +1058,17 @@ typedef struct insitu_iter_desc {
 } insitu_iter_desc;
 
 /* ---- batches ---- */
-/* Where to resume: version, hashes of geometry, variables and split, seed, epoch, next global
- * batch, lanes, window, unit, global batch, split and order of the iterator, all little-endian; 24
- * bytes that are reserved and zero; a checksum of all before. fwrite it as it is. A shuffled one
- * may be restored at another world size with the same global batch.
- *   geometry   samples along the sample axis, and samples of a reference chunk
+/* Where to resume: version, hashes of geometry, variables and split, seed, lanes, window, unit,
+ * global batch, split and order of the iterator, epoch, next global batch, samples of the archive,
+ * all little-endian; 16 bytes that are reserved and zero; a checksum of all before. fwrite it as it
+ * is. A shuffled one may be restored at another world size with the same global batch.
+ *   geometry   samples of a reference chunk
  *   variables  how many; of each in turn: path, number of the sample axis, and what is read at an
  *              anchor: offset + each of steps
- *   split      the anchors of train, val, test and all
- * What is selected of a sample, its type, label and place decide nothing of that, nor does
- * insitu_iter_set_steps: ranks that read boxes of their own have equal states. With more steps,
- * another offset or other arrays a state is refused. */
+ *   split      the anchors of the iterator's part: train, val, test or all
+ * The other parts decide nothing of that, nor does what is selected of a sample, its type, label
+ * and place, nor does insitu_iter_set_steps: ranks that read boxes of their own have equal states.
+ * With more steps, another offset or other arrays a state is refused. */
 typedef struct insitu_state {
   unsigned char bytes[128];
 } insitu_state;
@@ -1367,7 +1374,15 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(
     insitu_iter *iter, uint64_t epoch, insitu_error *err);
 
 /* Goes on behind the batch that carried this state: with INSITU_END, where it was its epoch's last.
- * E_STATE names the field that differs. */
+ * What the desc leaves zero of unit_chunks, block_chunks and lanes comes from the state, so that a
+ * run keeps its order where defaults have changed since. The iterator keeps that, in set_epoch too,
+ * until it is restored again; other iterators and insitu_loader_plan do not have it. It takes of
+ * memory_budget what that order needs, and while it changes its tables twice. Batches you hold stay
+ * as they are.
+ * An archive that has grown since is taken where the iterator's split has the same anchors: give
+ * splits as ranges or dates; fractions, and ends that are left open, move with the archive's end.
+ * E_STATE names the field that differs, E_BUDGET what the state's order needs. On any error the
+ * iterator is as before. */
 INSITU_DEF insitu_status insitu_iter_restore(
     insitu_iter *iter, const insitu_state *state, insitu_error *err);
 
@@ -1633,6 +1648,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_DEPTH (1u << 20) /* prefetch_depth */
 
 /* Samples and their order. */
+#define INSITU__MAX_UNIT_CHUNKS (1 << 20)
 #define INSITU__MAX_SAMPLES (INT64_C(1) << 48)
 #define INSITU__MAX_FIELDS (UINT64_C(1) << 24) /* chunks side by side across the sample axis */
 /* Dates, or values of a coordinate, that are looked up in: 8 bytes each, while a loader opens. */
@@ -24234,11 +24250,10 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
   uint64_t drawn = 0; /* fixed variables decide nothing */
   for (uint64_t i = 0; i < g->n_variables; i++) drawn += !g->variables[i].fixed;
 
-  g->hash_geometry = 0;
-  for (unsigned k = 0; k < g->n_axes; k++) {
-    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->axes[k].samples);
+  /* The lengths of axes are not in it: what is appended changes nothing by itself. */
+  g->hash_geometry = insitu__geometry_hash_word(0, g->along);
+  for (unsigned k = 0; k < g->n_axes; k++)
     g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->axes[k].chunk);
-  }
   g->hash_variables = insitu__geometry_hash_word(0, drawn);
   for (uint64_t i = 0; i < g->n_variables; i++)
     if (!g->variables[i].fixed)
@@ -25609,6 +25624,7 @@ struct insitu__split_part {
   uint64_t *classes;     /* of several lines, in pairs: units, and anchors of one */
   uint64_t *class_first; /* the number of each class's first unit */
   uint64_t n_classes;
+  uint64_t hash; /* of its anchors */
 };
 
 struct insitu__split {
@@ -25616,7 +25632,6 @@ struct insitu__split {
   uint64_t unit_rows; /* indexes of a group of the axis that steps count along */
   uint64_t space;     /* anchors of the whole archive */
   bool by_chunks;     /* decided by chunks: can be saved as a manifest */
-  uint64_t hash;
 };
 
 static const char *const insitu__split_names[INSITU__SPLIT_PARTS] = {"train", "val", "test", "all"};
@@ -25679,23 +25694,29 @@ static bool insitu__split_meet(struct insitu__geometry_interval **into,
   return true;
 }
 
+/* Frees what insitu__split_product made. */
+static void insitu__split_units_free(struct insitu__split_part *p) {
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    struct insitu__split_line *line = &p->line[k];
+    INSITU__ARRAY_FREE(line->sizes);
+    INSITU__ARRAY_FREE(line->odd);
+    insitu__mem_free(line->unit_first);
+    insitu__mem_free(line->anchor_first);
+    insitu__mem_free(line->by_size);
+  }
+
+  INSITU__ARRAY_FREE(p->irregular);
+  insitu__mem_free(p->classes);
+  insitu__mem_free(p->class_first);
+}
+
 static void insitu__split_free(struct insitu__split *s) {
   for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
     struct insitu__split_part *q = &s->part[p];
-    for (unsigned k = 0; k < q->n_lines; k++) {
-      struct insitu__split_line *line = &q->line[k];
-      INSITU__ARRAY_FREE(line->segments);
-      INSITU__ARRAY_FREE(line->sizes);
-      INSITU__ARRAY_FREE(line->odd);
-      insitu__mem_free(line->unit_first);
-      insitu__mem_free(line->anchor_first);
-      insitu__mem_free(line->by_size);
-    }
+    for (unsigned k = 0; k < q->n_lines; k++) INSITU__ARRAY_FREE(q->line[k].segments);
+    insitu__split_units_free(q);
     INSITU__ARRAY_FREE(q->chunks);
     INSITU__ARRAY_FREE(q->range);
-    INSITU__ARRAY_FREE(q->irregular);
-    insitu__mem_free(q->classes);
-    insitu__mem_free(q->class_first);
   }
 
   memset(s, 0, sizeof *s);
@@ -26269,21 +26290,46 @@ static bool insitu__split_cut(struct insitu__split_part *p,
   return insitu__split_line_trim(line, base);
 }
 
-/* The hash of every part's anchors, by which a state knows the split that it was made with. A
- * part's segments are led by its number and by their count, so that no segment can pass from one
- * part to another unseen. */
-static void insitu__split_hash(struct insitu__split *s) {
-  s->hash = 0;
-  for (uint64_t p = 0; p < INSITU__SPLIT_PARTS; p++) {
-    for (unsigned k = 0; k < s->part[p].n_lines; k++) {
-      const struct insitu__split_line *line = &s->part[p].line[k];
-      const struct insitu__geometry_interval *list = line->segments;
-      s->hash = insitu__order_mix(insitu__order_mix(s->hash ^ p) ^ INSITU__ARRAY_LEN(list));
-      if (line->stride > 1) s->hash = insitu__order_mix(s->hash ^ line->stride);
-      for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
-        s->hash = insitu__order_mix(
-            insitu__order_mix(s->hash ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
-    }
+/* Indexes of a line's group: so many, or with long strides more, so that each has an anchor. */
+static uint64_t insitu__split_group(uint64_t group, uint64_t stride) {
+  return stride > group ? group * insitu__base_ceil_div(stride, group) : group;
+}
+
+/* The same split, with one of its parts in units of another size along the axis that steps count
+ * along; only that part may be used. The part's segments stay those of `from`, which must outlive
+ * it. insitu__split_units_free frees the part, on an error, too. */
+static insitu_status insitu__split_cut_again(struct insitu__split *s,
+    const struct insitu__split *from, int part, uint64_t unit_rows, unsigned along,
+    insitu_error *err) {
+  struct insitu__split_part *p = &s->part[part];
+
+  *s = *from;
+  s->unit_rows = unit_rows;
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    const struct insitu__split_line *line = &from->part[part].line[k];
+    p->line[k] = (struct insitu__split_line){
+        .segments = line->segments, .group = line->group, .stride = line->stride};
+  }
+
+  p->line[along].group = insitu__split_group(unit_rows, p->line[along].stride);
+  p->irregular = NULL;
+  p->classes = p->class_first = NULL;
+  return insitu__split_product(p, err);
+}
+
+/* The hash of a part's anchors, by which a state knows the part that it was made with. The other
+ * parts decide nothing of this one's order, nor does the length of the archive: what was appended
+ * beyond the part's reach changes nothing. The count of segments leads those of each axis. */
+static void insitu__split_hash(struct insitu__split_part *p) {
+  p->hash = insitu__order_mix(p->n_lines);
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    const struct insitu__split_line *line = &p->line[k];
+    const struct insitu__geometry_interval *list = line->segments;
+    p->hash = insitu__order_mix(p->hash ^ INSITU__ARRAY_LEN(list));
+    p->hash = insitu__order_mix(p->hash ^ line->stride);
+    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
+      p->hash = insitu__order_mix(
+          insitu__order_mix(p->hash ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
   }
 }
 
@@ -26337,7 +26383,7 @@ static insitu_status insitu__split_lines(struct insitu__split *s, const insitu_l
           "open: the axes have more than 2^64 samples in the archive; draw along fewer axes");
     *in_range *= (uint64_t)(in.hi - in.lo);
     if (k == g->along) *base = in;
-    if (stride > group) group *= insitu__base_ceil_div(stride, group); /* none without an anchor */
+    group = insitu__split_group(group, stride);
 
     for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
       struct insitu__split_line *line = &s->part[p].line[k];
@@ -26394,8 +26440,8 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
     struct insitu__split_part *q = &s->part[p];
     status = insitu__split_product(q, err);
     insitu__split_left(q, g, in_range);
+    insitu__split_hash(q);
   }
-  insitu__split_hash(s);
   return status;
 }
 
@@ -26689,6 +26735,11 @@ static uint64_t insitu__plan_divisor(uint64_t n, uint64_t most) {
   return best;
 }
 
+/* The units of one lane's window. */
+static uint64_t insitu__plan_window(uint64_t block_chunks, uint64_t unit_chunks, uint64_t lanes) {
+  return insitu__base_max(1, insitu__base_max(1, block_chunks / unit_chunks) / lanes);
+}
+
 /* The lanes of a shuffled order, and the units of a window of each. By default the lanes are a
  * divisor of the global batch, few enough that each has 8 units, and one unit in its window. A
  * world size or a number of lanes that does not fit is refused with numbers that do. */
@@ -26717,7 +26768,7 @@ static insitu_status insitu__plan_lanes(struct insitu__plan *p, const insitu_loa
         l->lanes, world, more, l->lanes);
   }
 
-  l->window = insitu__base_max(1, window_units / l->lanes);
+  l->window = insitu__plan_window(desc->block_chunks, desc->unit_chunks, l->lanes);
   return INSITU_OK;
 }
 
@@ -28919,6 +28970,22 @@ enum {
   INSITU__LOADER_DECODING
 };
 
+/* Slabs that were made together, and what they point to. */
+struct insitu__loader_bank {
+  struct insitu__loader_bank *next;
+  struct insitu__loader_slab *slabs;
+  insitu_array *arrays;
+  struct insitu__loader_shape *shapes;
+  struct insitu__device_part *parts;
+  uint64_t n;
+};
+
+/* An iterator's anchors in units of another size than desc.unit_chunks: see insitu_iter_restore. */
+struct insitu__loader_units {
+  struct insitu__loader_units *next;
+  struct insitu__split split; /* the iterator's part alone */
+};
+
 struct insitu__loader_tally { /* of one epoch of an iterator, for its line in the log */
   atomic_uint_least64_t rereads, holes;
 };
@@ -29011,24 +29078,27 @@ struct insitu_iter {
   /* Fixed after open; `loader` becomes NULL when the loader or the iterator closes. */
   insitu_loader *loader;
   struct insitu__loader_fixed *fixed; /* owned by the contents; NULL: no output is fixed */
-  struct insitu__plan plan;
   int split;
   pid_t pid;
-
-  /* Of an epoch. Batch b of epoch e has the number e * batches + b everywhere. */
-  uint64_t batches;
-  uint64_t n_ring, n_slabs, max_held;
+  uint64_t max_held;
   uint64_t slab_bytes, pinned_bytes; /* of one slab; pinned_bytes are part of slab_bytes */
-  uint64_t reserved, tables;         /* of memory_budget; `tables` are part of it */
   struct insitu__geometry *cut;      /* what plan.shown points to; NULL: the loader's geometry */
   char *names;                       /* of arrays and channels: batches outlive the loader */
   const char **channels;             /* the channels' names in it */
-  struct insitu__loader_slab *slabs;
 
-  /* Of all slabs, which point into these. */
-  insitu_array *arrays;
-  struct insitu__loader_shape *shapes;
-  struct insitu__device_part *parts;
+  /* Changed by restore alone, where a state has other units, lanes or windows: on the reactor
+   * thread, under the lock, while nothing is in flight (insitu__pass_turn). Batch b of epoch e has
+   * the number e * batches + b everywhere. */
+  struct insitu__plan plan;
+  uint64_t batches; /* of an epoch */
+  uint64_t n_ring, n_slabs;
+
+  /* Of the thread that may call restore. */
+  uint64_t reserved, tables;         /* of memory_budget; `tables` are part of it */
+  struct insitu__loader_bank *banks; /* all slabs */
+  struct insitu__loader_slab *spare; /* those that are none of n_slabs: they have no memory */
+  struct insitu__loader_units
+      *units; /* freed with the iterator: insitu_iter_locate may read them */
 
   /* Workers read these without the lock: an entry changes only while no chunk that could look at it
    * is in flight. */
@@ -31353,7 +31423,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(rank, I32, DEFAULT, 0),
     INSITU__CONFIG_FIELD(world, I32, DEFAULT, 0),
     INSITU__CONFIG_FIELD(block_chunks, U64, DEFAULT, INSITU__MAX_LISTED_CHUNKS),
-    INSITU__CONFIG_FIELD(unit_chunks, U64, DEFAULT, 1 << 20),
+    INSITU__CONFIG_FIELD(unit_chunks, U64, DEFAULT, INSITU__MAX_UNIT_CHUNKS),
     INSITU__CONFIG_FIELD(lanes, U64, DEFAULT, INSITU__MAX_LANES),
     INSITU__CONFIG_FIELD(sample_start, I64, DEFAULT, 0),
     INSITU__CONFIG_FIELD(sample_stop, I64, DEFAULT, 0),
@@ -31397,6 +31467,11 @@ static int insitu__config_origin(const insitu_loader *ld, uint64_t at) {
   for (int i = 0; i < INSITU__CONFIG_FIELDS; i++)
     if (insitu__config_fields[i].text.at == at) return ld->origin[i];
   return INSITU__CONFIG_FROM_DESC;
+}
+
+/* Whether the desc leaves a member to its default. at: the member's offset. */
+static bool insitu__config_defaulted(const insitu_loader *ld, uint64_t at) {
+  return insitu__config_origin(ld, at) == INSITU__CONFIG_FROM_DEFAULT;
 }
 
 /* Before defaults are put in: which members the desc gives. */
@@ -33480,12 +33555,10 @@ static void insitu__pass_pump(void *arg) {
 
 /* ---- the end of an iterator (the user's threads) ---- */
 
-/* Frees what an iterator owns. No batch of it is held. */
-static void insitu__pass_free_contents(insitu_iter *it) {
-  for (unsigned i = 0; i < it->device.n_rings; i++)
-    insitu__device_drain(&it->device.rings[i], false);
-  for (uint64_t i = 0; it->slabs && i < it->n_slabs; i++) {
-    struct insitu__loader_slab *slab = &it->slabs[i];
+/* Frees slabs that nobody uses, with their events. */
+static void insitu__pass_bank_free(const insitu_iter *it, struct insitu__loader_bank *bank) {
+  for (uint64_t i = 0; bank->slabs && i < bank->n; i++) {
+    struct insitu__loader_slab *slab = &bank->slabs[i];
     insitu__device_fences_wait_free(&slab->busy);
     insitu__pass_slab_free(it, slab);
     for (unsigned k = 0; slab->parts && k < it->device.n_rings; k++) {
@@ -33494,20 +33567,43 @@ static void insitu__pass_free_contents(insitu_iter *it) {
     }
   }
 
-  insitu__device_close(&it->device);
-  insitu__fixed_leave(it->fixed); /* what used its batches is done: the fences were waited for */
-  insitu__mem_free(it->parts);
-  insitu__mem_free(it->arrays);
-  insitu__mem_free(it->shapes);
-  insitu__mem_free(it->slabs);
+  insitu__mem_free(bank->parts);
+  insitu__mem_free(bank->arrays);
+  insitu__mem_free(bank->shapes);
+  insitu__mem_free(bank->slabs);
+  insitu__mem_free(bank);
+}
+
+/* Frees what goes with an iterator's plan: orders, the ring, tables. */
+static void insitu__pass_tables_free(insitu_iter *it) {
   insitu__mem_free(it->ring);
   insitu__mem_free(it->arrived);
-  insitu__mem_free(it->names);
-  insitu__mem_free(it->channels);
-  insitu__geometry_cut_free(it->cut);
   insitu__plan_scan_free(&it->sched.scan);
   insitu__order_free(&it->order[0]);
   insitu__order_free(&it->order[1]);
+}
+
+/* Frees what an iterator owns. No batch of it is held. */
+static void insitu__pass_free_contents(insitu_iter *it) {
+  for (unsigned i = 0; i < it->device.n_rings; i++)
+    insitu__device_drain(&it->device.rings[i], false);
+  for (struct insitu__loader_bank *bank = it->banks, *next; bank; bank = next) {
+    next = bank->next;
+    insitu__pass_bank_free(it, bank);
+  }
+
+  for (struct insitu__loader_units *units = it->units, *next; units; units = next) {
+    next = units->next;
+    insitu__split_units_free(&units->split.part[it->split]);
+    insitu__mem_free(units);
+  }
+
+  insitu__device_close(&it->device);
+  insitu__fixed_leave(it->fixed); /* what used its batches is done: the fences were waited for */
+  insitu__mem_free(it->names);
+  insitu__mem_free(it->channels);
+  insitu__geometry_cut_free(it->cut);
+  insitu__pass_tables_free(it);
 }
 
 /* The user's handle, or the contents, no longer need the iterator's struct. The second one frees
@@ -33542,16 +33638,17 @@ static void insitu__pass_free_iter(insitu_iter *it) {
 
 /* ---- opening an iterator (the user's thread) ---- */
 
-/* Makes slab number k, which is free: its public structs are copies of the loader's, and shapes
- * come with each batch. */
-static void insitu__pass_slab_init(insitu_iter *it, uint64_t k) {
-  const struct insitu__geometry *g = it->plan.geometry;
-  struct insitu__loader_slab *slab = &it->slabs[k];
+/* Sets slab number k of a bank: its public structs are copies of the loader's, and shapes come
+ * with each batch. */
+static void insitu__pass_slab_init(
+    insitu_iter *it, const struct insitu__loader_bank *bank, uint64_t k) {
+  const struct insitu__geometry *g = &it->loader->geometry;
+  struct insitu__loader_slab *slab = &bank->slabs[k];
 
   slab->iter = it;
-  slab->arrays = it->arrays + k * g->n_outputs;
-  slab->shapes = it->shapes + k * g->n_outputs;
-  slab->parts = it->parts + k * it->device.n_rings;
+  slab->arrays = bank->arrays + k * g->n_outputs;
+  slab->shapes = bank->shapes + k * g->n_outputs;
+  slab->parts = bank->parts + k * it->device.n_rings;
   slab->batch.arrays = slab->arrays;
   slab->batch.n_arrays = g->n_outputs;
   for (uint64_t i = 0; i < g->n_outputs; i++) {
@@ -33569,9 +33666,34 @@ static void insitu__pass_slab_init(insitu_iter *it, uint64_t k) {
     }
     if (out->stacked) slab->arrays[i].channels = it->channels + (out->channel - g->channels);
   }
+}
 
-  slab->next = it->shared.free;
-  it->shared.free = slab;
+/* Makes n slabs without memory, and puts them into a list of free ones. NULL: no memory. */
+static struct insitu__loader_bank *insitu__pass_bank_new(
+    insitu_iter *it, uint64_t n, struct insitu__loader_slab **free) {
+  uint64_t outputs = n * it->loader->geometry.n_outputs;
+  struct insitu__loader_bank *bank =
+      (struct insitu__loader_bank *)insitu__mem_alloc(1, sizeof *bank);
+
+  if (!bank) return NULL;
+  bank->n = n;
+  bank->slabs = (struct insitu__loader_slab *)insitu__mem_alloc(n, sizeof *bank->slabs);
+  bank->arrays = (insitu_array *)insitu__mem_alloc(outputs, sizeof *bank->arrays);
+  bank->shapes = (struct insitu__loader_shape *)insitu__mem_alloc(outputs, sizeof *bank->shapes);
+  bank->parts =
+      (struct insitu__device_part *)insitu__mem_alloc(n * it->device.n_rings, sizeof *bank->parts);
+  if (!bank->slabs || !bank->arrays || !bank->shapes || !bank->parts) {
+    insitu__pass_bank_free(it, bank);
+    return NULL;
+  }
+
+  for (uint64_t k = 0; k < n; k++) {
+    insitu__pass_slab_init(it, bank, k);
+    bank->slabs[k].next = *free;
+    *free = &bank->slabs[k];
+  }
+
+  return bank;
 }
 
 /* Makes the plan of the iterator that desc describes. */
@@ -33593,30 +33715,39 @@ static uint64_t insitu__pass_max_held(const insitu_iter_desc *desc) {
   return desc->max_held ? desc->max_held : 2;
 }
 
-/* Sets what is fixed of an iterator: plan, orders, sizes, how its devices allocate. */
-static insitu_status insitu__pass_iter_init(
-    insitu_iter *it, const insitu_iter_desc *desc, insitu_error *err) {
-  insitu_loader *ld = it->loader;
-  insitu_status status = insitu__pass_plan(ld, desc, &it->plan, err);
+/* Makes the orders of an iterator's plan, and sets the sizes that follow from them. */
+static insitu_status insitu__pass_iter_orders(
+    insitu_iter *it, uint64_t first_epoch, insitu_error *err) {
+  insitu_status status = INSITU_OK;
   for (uint64_t i = 0; !status && i < 2; i++) {
-    uint64_t epoch = desc->epoch + ((desc->epoch ^ i) & 1);
+    uint64_t epoch = first_epoch + ((first_epoch ^ i) & 1);
     status = insitu__plan_order(&it->plan, epoch, &it->order[i], err);
   }
 
   if (status) return status;
   it->batches = it->order[0].batches;
-  it->n_ring = insitu__pass_ring(ld, insitu__order_span(&it->order[0]));
-  it->max_held = insitu__pass_max_held(desc);
+  it->n_ring = insitu__pass_ring(it->loader, insitu__order_span(&it->order[0]));
   it->n_slabs = it->n_ring + it->max_held;
+  if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG,
+      "iterator: %" PRIu64 " batches an epoch are more than 2^42; raise batch_size", it->batches);
+}
+
+/* Sets what an iterator's desc decides: plan, orders, sizes, how its devices allocate. */
+static insitu_status insitu__pass_iter_init(
+    insitu_iter *it, const insitu_iter_desc *desc, insitu_error *err) {
+  insitu_loader *ld = it->loader;
+  it->max_held = insitu__pass_max_held(desc);
+  insitu_status status = insitu__pass_plan(ld, desc, &it->plan, err);
+  if (!status) status = insitu__pass_iter_orders(it, desc->epoch, err);
+  if (status) return status;
   it->slab_bytes = ld->geometry.slab_bytes;
   it->pinned_bytes = ld->geometry.pinned_bytes;
   it->fixed = insitu__fixed_share(ld->fixed);
   insitu__fixed_device(ld, &it->device);
   it->device.stream = desc->stream;
   if (ld->geometry.n_devices) it->device.device = ld->geometry.devices[0].device;
-  if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
-  return insitu__error_set(err, INSITU_E_ARG,
-      "iterator: %" PRIu64 " batches an epoch are more than 2^42; raise batch_size", it->batches);
+  return INSITU_OK;
 }
 
 /* Entries of insitu_iter.arrived for each thread: cache lines of their own. */
@@ -33693,24 +33824,56 @@ static insitu_status insitu__pass_iter_devices(insitu_iter *it, insitu_error *er
   return status;
 }
 
+/* Makes the events of a bank's slabs; and in `to` fences, one for the release of each. */
+static insitu_status insitu__pass_bank_events(const insitu_iter *it,
+    const struct insitu__loader_bank *bank, struct insitu__device *to, insitu_error *err) {
+  const struct insitu__device *d = &it->device;
+  insitu_status status = INSITU_OK;
+  for (unsigned k = 0; k < d->n_rings; k++)
+    for (uint64_t i = 0; !status && i < bank->n; i++) {
+      struct insitu__device_part *part = &bank->slabs[i].parts[k];
+      status = insitu__device_event(&part->begun, d->rings[k].device, err);
+      if (!status) status = insitu__device_event(&part->copied, d->rings[k].device, err);
+    }
+
+  for (uint64_t i = 0; d->host && !status && i < bank->n; i++)
+    status = insitu__device_fence_new(to, d->device, err);
+  return status;
+}
+
 /* Makes the events of an iterator's batches, and of as many releases as there may be at once, those
  * of DLPack aside. */
 static insitu_status insitu__pass_iter_events(insitu_iter *it, insitu_error *err) {
   struct insitu__device *d = &it->device;
   insitu_status status = INSITU_OK;
-  for (unsigned k = 0; k < d->n_rings; k++) {
-    for (uint64_t i = 0; !status && i < it->n_slabs; i++) {
-      status = insitu__device_event(&it->slabs[i].parts[k].begun, d->rings[k].device, err);
-      if (!status)
-        status = insitu__device_event(&it->slabs[i].parts[k].copied, d->rings[k].device, err);
-    }
+  for (unsigned k = 0; k < d->n_rings; k++)
     for (uint64_t i = 0; !status && i < d->rings[k].n_slots; i++)
       status = insitu__device_fence_new(d, d->rings[k].device, err);
-  }
+  return status ? status : insitu__pass_bank_events(it, it->banks, d, err);
+}
 
-  for (uint64_t i = 0; d->host && !status && i < it->n_slabs; i++)
-    status = insitu__device_fence_new(d, it->device.device, err);
-  return status;
+/* Bytes of memory_budget that an iterator takes, with the structs of `structs` slabs; *tables: the
+ * part of them that are no slabs. UINT64_MAX: more than can be. */
+static uint64_t insitu__pass_iter_bytes(const insitu_iter *it, uint64_t structs, uint64_t *tables) {
+  uint64_t bytes, scan = insitu__plan_scan_bytes(&it->plan, &it->order[0]);
+  *tables = insitu__pass_tables(it->loader, scan, structs);
+  bool ok = insitu__base_mul(it->n_slabs, it->loader->geometry.slab_bytes, &bytes) &&
+            insitu__base_add(bytes, *tables, &bytes);
+  return ok ? bytes : UINT64_MAX;
+}
+
+/* Makes the ring of an iterator, and the tables of its plan. */
+static insitu_status insitu__pass_iter_tables(insitu_iter *it, insitu_error *err) {
+  it->ring = (struct insitu__loader_slab **)insitu__mem_alloc(
+      it->n_ring, sizeof(struct insitu__loader_slab *));
+  it->n_arrived = insitu__pass_arrived(it->n_slabs);
+  it->arrived = (uint32_t *)insitu__mem_alloc(
+      (it->loader->config.decode_threads + 1) * it->n_arrived, sizeof *it->arrived);
+  if (!it->ring || !it->arrived)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "iterator %s: no memory for its tables; give the process more memory",
+        insitu__split_names[it->split]);
+  return insitu__plan_scan_init(&it->sched.scan, &it->plan, &it->order[0], err);
 }
 
 /* Reserves memory_budget for an iterator's slabs and tables, and makes the tables. Slabs are mapped
@@ -33718,11 +33881,7 @@ static insitu_status insitu__pass_iter_events(insitu_iter *it, insitu_error *err
 static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err) {
   insitu_loader *ld = it->loader;
   const struct insitu__geometry *g = &ld->geometry;
-  uint64_t bytes, left, scan = insitu__plan_scan_bytes(&it->plan, &it->order[0]);
-  uint64_t tables = insitu__pass_tables(ld, scan, it->n_slabs);
-  if (!insitu__base_mul(it->n_slabs, it->slab_bytes, &bytes) ||
-      !insitu__base_add(bytes, tables, &bytes))
-    bytes = UINT64_MAX;
+  uint64_t tables, left, bytes = insitu__pass_iter_bytes(it, it->n_slabs, &tables);
   if (!insitu__loader_reserve(ld, bytes, 1, &left))
     return insitu__error_set(err, INSITU_E_BUDGET,
         "iterator %s: %" PRIu64 " + %" PRIu64 " batches (windows and prefetch + held) of %" PRIu64
@@ -33739,28 +33898,19 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
   insitu__loader_memory(ld, tables);
   it->names = (char *)insitu__mem_alloc(g->names_bytes, 1);
   it->channels = (const char **)insitu__mem_alloc(g->n_channels, sizeof *it->channels);
-  it->slabs = (struct insitu__loader_slab *)insitu__mem_alloc(it->n_slabs, sizeof *it->slabs);
-  it->ring = (struct insitu__loader_slab **)insitu__mem_alloc(
-      it->n_ring, sizeof(struct insitu__loader_slab *));
-  it->n_arrived = insitu__pass_arrived(it->n_slabs);
-  it->arrived = (uint32_t *)insitu__mem_alloc(
-      (ld->config.decode_threads + 1) * it->n_arrived, sizeof *it->arrived);
-  it->arrays = (insitu_array *)insitu__mem_alloc(it->n_slabs * g->n_outputs, sizeof *it->arrays);
-  it->shapes = (struct insitu__loader_shape *)insitu__mem_alloc(
-      it->n_slabs * g->n_outputs, sizeof *it->shapes);
-  it->parts = (struct insitu__device_part *)insitu__mem_alloc(
-      it->n_slabs * it->device.n_rings, sizeof *it->parts);
-  if (!it->names || !it->channels || !it->slabs || !it->ring || !it->arrived || !it->arrays ||
-      !it->shapes || !it->parts)
+  if (it->names && it->channels) {
+    memcpy(it->names, g->names, (size_t)g->names_bytes);
+    for (uint64_t i = 0; i < g->n_channels; i++)
+      it->channels[i] = it->names + (g->channels[i] - g->names);
+    it->banks = insitu__pass_bank_new(it, it->n_slabs, &it->shared.free);
+  }
+
+  if (!it->banks)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "iterator %s: no memory for its tables; give the process more memory",
         insitu__split_names[it->split]);
 
-  memcpy(it->names, g->names, (size_t)g->names_bytes);
-  for (uint64_t i = 0; i < g->n_channels; i++)
-    it->channels[i] = it->names + (g->channels[i] - g->names);
-  for (uint64_t k = 0; k < it->n_slabs; k++) insitu__pass_slab_init(it, k);
-  return insitu__plan_scan_init(&it->sched.scan, &it->plan, &it->order[0], err);
+  return insitu__pass_iter_tables(it, err);
 }
 
 /* Gives an iterator's share of the budgets back, and counts its slabs as gone. */
@@ -33792,13 +33942,22 @@ static void insitu__pass_stop_await(insitu_iter *it) {
     insitu__reactor_gate_await(&it->loader->reactor, &it->sched.idle);
 }
 
-/* Where an iterator is to go on. */
+/* Where an iterator is to go on, and with which plan. */
 struct insitu__pass_move {
   insitu_iter *it;
   uint64_t epoch, batch; /* batch may be the epoch's end: next then returns END first */
   /* What it shows from there on; NULL: the same as before. With it the iterator stays where it is,
    * and what next has told of ends and errors stays told. */
   const struct insitu__geometry *shown;
+
+  /* NULL: the iterator keeps its plan. Else another one with its orders, sizes and tables; once the
+   * iterator has moved, those that it had. */
+  insitu_iter *other;
+  struct insitu__loader_slab *more;  /* slabs that the other plan needs besides */
+  struct insitu__loader_slab *fewer; /* once it has moved: those that it needs no more */
+  struct insitu__loader_bank *bank;  /* of `more`, what was made for it; it may be NULL */
+  struct insitu__device fences;      /* its spare ones, for the bank */
+  uint64_t taken;                    /* of memory_budget */
 };
 
 /* Changes what an iterator shows. Nothing of it is in flight, and the lock is held. */
@@ -33810,18 +33969,64 @@ static void insitu__pass_show(insitu_iter *it, const struct insitu__geometry *g)
   }
 }
 
+static void insitu__pass_swap(void *x, void *y, size_t n) {
+  unsigned char *a = (unsigned char *)x, *b = (unsigned char *)y;
+
+  for (size_t i = 0; i < n; i++) {
+    unsigned char c = a[i];
+    a[i] = b[i];
+    b[i] = c;
+  }
+}
+
+/* Exchanges an iterator's plan, and what goes with it, for another's. Nothing is in flight, and all
+ * slabs that nobody holds are free: there are as many as the ring has, so that enough can go. With
+ * the lock held. */
+static void insitu__pass_turn(struct insitu__pass_move *m) {
+  insitu_iter *it = m->it, *other = m->other;
+  insitu__pass_swap(&it->plan, &other->plan, sizeof it->plan);
+  insitu__pass_swap(&it->order, &other->order, sizeof it->order);
+  insitu__pass_swap(&it->batches, &other->batches, sizeof it->batches);
+  insitu__pass_swap(&it->n_ring, &other->n_ring, sizeof it->n_ring);
+  insitu__pass_swap(&it->n_slabs, &other->n_slabs, sizeof it->n_slabs);
+  insitu__pass_swap(&it->ring, &other->ring, sizeof it->ring);
+  insitu__pass_swap(&it->arrived, &other->arrived, sizeof it->arrived);
+  insitu__pass_swap(&it->n_arrived, &other->n_arrived, sizeof it->n_arrived);
+  insitu__pass_swap(&it->sched.scan, &other->sched.scan, sizeof it->sched.scan);
+  it->sched.scan.plan = &it->plan;
+  other->sched.scan.plan = &other->plan;
+  for (uint64_t n = it->n_slabs; n < other->n_slabs; n++) {
+    struct insitu__loader_slab *slab = it->shared.free;
+    it->shared.free = slab->next;
+    slab->next = m->fewer;
+    m->fewer = slab;
+  }
+
+  for (struct insitu__loader_slab *slab; (slab = m->more) != NULL;) {
+    m->more = slab->next;
+    slab->next = it->shared.free;
+    it->shared.free = slab;
+  }
+
+  for (struct insitu__device_fence *f; (f = m->fences.spare) != NULL;) {
+    m->fences.spare = f->next;
+    f->next = it->device.spare;
+    it->device.spare = f;
+  }
+}
+
 /* Drops the batches in flight and goes on elsewhere. The iterator must be in the loader's list. */
 static void insitu__pass_move_await(void *arg) {
   struct insitu__pass_move *m = (struct insitu__pass_move *)arg;
   insitu_iter *it = m->it;
   insitu__pass_stop_await(it);
-  uint64_t number = m->epoch * it->batches + m->batch, epoch = number / it->batches;
-  for (uint64_t i = 0; i < 2; i++) insitu__order_reset(&it->order[i], epoch + ((epoch ^ i) & 1));
   pthread_mutex_lock(&it->lock);
   for (uint64_t n = it->shared.next; n < it->shared.assigned; n++) {
     insitu__pass_slab_recycle(it, it->ring[n % it->n_ring]);
   }
 
+  if (m->other) insitu__pass_turn(m);
+  uint64_t number = m->epoch * it->batches + m->batch, epoch = number / it->batches;
   it->shared.next = it->shared.assigned = it->start = it->shared.uploaded = number;
   it->sched.tile_waits = false;
   it->shared.blocked_by = INSITU__DEVICE_IDLE;
@@ -33837,6 +34042,7 @@ static void insitu__pass_move_await(void *arg) {
   }
   pthread_mutex_unlock(&it->lock);
   memset(it->tally, 0, sizeof it->tally);
+  for (uint64_t i = 0; i < 2; i++) insitu__order_reset(&it->order[i], epoch + ((epoch ^ i) & 1));
   it->sched.scan_epoch = epoch;
   insitu__plan_scan_seek(&it->sched.scan, &it->order[epoch & 1], number % it->batches);
   it->sched.stopping = false;
@@ -33877,11 +34083,12 @@ static void insitu__pass_detach_now(void *arg) {
   it->shared.closed = true;
   it->loader = NULL;
   it->shared.held++; /* by this call */
-  for (uint64_t i = 0; i < it->n_slabs; i++) {
-    struct insitu__loader_slab *slab = &it->slabs[i];
-    slab->freed_at_close = !slab->held && !slab->exports;
-    if (slab->freed_at_close) insitu__device_slots_return(d, slab->parts);
-  }
+  for (struct insitu__loader_bank *bank = it->banks; bank; bank = bank->next)
+    for (uint64_t i = 0; i < bank->n; i++) {
+      struct insitu__loader_slab *slab = &bank->slabs[i];
+      slab->freed_at_close = !slab->held && !slab->exports;
+      if (slab->freed_at_close) insitu__device_slots_return(d, slab->parts);
+    }
 
   for (unsigned i = 0; i < d->n_rings; i++) {
     d->rings[i].closing = d->rings[i].free;
@@ -33890,12 +34097,13 @@ static void insitu__pass_detach_now(void *arg) {
 
   pthread_mutex_unlock(&it->lock);
   for (unsigned i = 0; i < d->n_rings; i++) insitu__device_drain(&d->rings[i], false);
-  for (uint64_t i = 0; i < it->n_slabs; i++) {
-    struct insitu__loader_slab *slab = &it->slabs[i];
-    if (!slab->freed_at_close) continue;
-    insitu__device_fences_wait_free(&slab->busy);
-    insitu__pass_slab_free(it, slab);
-  }
+  for (struct insitu__loader_bank *bank = it->banks; bank; bank = bank->next)
+    for (uint64_t i = 0; i < bank->n; i++) {
+      struct insitu__loader_slab *slab = &bank->slabs[i];
+      if (!slab->freed_at_close) continue;
+      insitu__device_fences_wait_free(&slab->busy);
+      insitu__pass_slab_free(it, slab);
+    }
 
   insitu__device_free_closed(d);
   pthread_mutex_lock(&it->lock);
@@ -33915,20 +34123,21 @@ static void insitu__pass_detach(insitu_iter *it) {
 /* ---- state ---- */
 
 enum {                          /* byte offsets in an insitu_state; all little-endian u64 */
-  INSITU__PASS_STATE_MAGIC = 0, /* "INSITU", version 2, order_version */
+  INSITU__PASS_STATE_MAGIC = 0, /* "INSITU", version 3, order_version */
   INSITU__PASS_STATE_GEOMETRY = 8,
   INSITU__PASS_STATE_VARIABLES = 16,
-  INSITU__PASS_STATE_SPLIT = 24,
+  INSITU__PASS_STATE_SPLIT = 24, /* of the iterator's part */
   INSITU__PASS_STATE_SEED = 32,
-  INSITU__PASS_STATE_LANES = 40,
-  INSITU__PASS_STATE_WINDOW = 48,
-  INSITU__PASS_STATE_UNIT = 56,
+  INSITU__PASS_STATE_LANES = 40,  /* of a sequential order: the world */
+  INSITU__PASS_STATE_WINDOW = 48, /* of a sequential order, which mixes nothing: 0 */
+  INSITU__PASS_STATE_UNIT = 56,   /* samples */
   INSITU__PASS_STATE_GLOBAL = 64,
   INSITU__PASS_STATE_PASS = 72, /* the iterator's split, and << 8: sequential */
   INSITU__PASS_STATE_EPOCH = 80,
   INSITU__PASS_STATE_NEXT = 88,
-  INSITU__PASS_STATE_RESERVED = 96, /* zero */
-  INSITU__PASS_STATE_CHECK = 120    /* hash of all before */
+  INSITU__PASS_STATE_SAMPLES = 96,   /* of the archive, for messages: it may have grown since */
+  INSITU__PASS_STATE_RESERVED = 104, /* zero */
+  INSITU__PASS_STATE_CHECK = 120     /* hash of all before */
 };
 _Static_assert(INSITU__PASS_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state),
     "the checksum ends the state");
@@ -33938,13 +34147,14 @@ static void insitu__pass_state(
     const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
   const struct insitu__plan *p = &it->plan;
   unsigned char *b = out->bytes;
-  const uint64_t word[] = {p->geometry->hash_geometry, p->geometry->hash_variables, p->split->hash,
-      p->layout.seed, p->layout.lanes, p->layout.window, p->split->unit_rows,
-      p->layout.global_batch, (uint64_t)it->split | (uint64_t)p->layout.sequential << 8, epoch,
-      next}; /* from INSITU__PASS_STATE_GEOMETRY on, in that order */
+  const uint64_t word[] = {p->geometry->hash_geometry, p->geometry->hash_variables, p->part->hash,
+      p->layout.seed, p->layout.lanes, p->layout.sequential ? 0 : p->layout.window,
+      p->split->unit_rows, p->layout.global_batch,
+      (uint64_t)it->split | (uint64_t)p->layout.sequential << 8, epoch, next,
+      p->geometry->samples}; /* from INSITU__PASS_STATE_GEOMETRY on, in that order */
 
   memset(b, 0, sizeof out->bytes);
-  memcpy(b, "INSITU\2", 7);
+  memcpy(b, "INSITU\3", 7);
   b[7] = INSITU_ORDER_VERSION;
   for (size_t i = 0; i < sizeof word / sizeof *word; i++)
     insitu__base_store64(b + INSITU__PASS_STATE_GEOMETRY + 8 * i, word[i]);
@@ -33952,23 +34162,20 @@ static void insitu__pass_state(
       b + INSITU__PASS_STATE_CHECK, insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK));
 }
 
-/* Names the first field in which a state and an iterator differ. */
-static insitu_status insitu__pass_state_check(
-    const insitu_iter *it, const insitu_state *state, insitu_error *err) {
-  insitu_state mine;
+/* Whether bytes are a state of this version. */
+static insitu_status insitu__pass_state_whole(const insitu_state *state, insitu_error *err) {
   const unsigned char *b = state->bytes;
-  insitu__pass_state(it, 0, 0, &mine);
   if (memcmp(b, "INSITU", 6) != 0)
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: these %zu bytes are no state; give what a batch's `after` held",
         sizeof state->bytes);
 
-  if (b[6] != mine.bytes[6] || b[7] != mine.bytes[7])
+  if (b[6] != 3 || b[7] != INSITU_ORDER_VERSION)
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: the state has version %d and order_version %d, this implementation %d and %d; "
         "use the "
         "insitubatch.h that wrote it",
-        b[6], b[7], mine.bytes[6], mine.bytes[7]);
+        b[6], b[7], 3, INSITU_ORDER_VERSION);
 
   if (insitu__base_load64(b + INSITU__PASS_STATE_CHECK) !=
       insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK))
@@ -33984,36 +34191,312 @@ static insitu_status insitu__pass_state_check(
           "use that one",
           at, b[at]);
 
+  return INSITU_OK;
+}
+
+/* Names the first field in which a state and an iterator differ, but for those that the iterator
+ * may take from the state. */
+static insitu_status insitu__pass_state_same(
+    const insitu_iter *it, const unsigned char *b, insitu_error *err) {
+  insitu_state mine;
+  const struct insitu__geometry *g = it->plan.geometry;
+  bool sequential = it->plan.layout.sequential;
+  insitu__pass_state(it, 0, 0, &mine);
   const struct {
     int at;
+    bool number; /* else a hash, which says nothing */
     const char *name;
   } field[] = {
-      {INSITU__PASS_STATE_GEOMETRY, "the archive's samples or chunks along the sample axis"},
-      {INSITU__PASS_STATE_VARIABLES, "the variables"}, {INSITU__PASS_STATE_SPLIT, "the split"},
-      {INSITU__PASS_STATE_PASS, "the iterator's split or order"}, {INSITU__PASS_STATE_SEED, "seed"},
-      {INSITU__PASS_STATE_LANES, "lanes"}, {INSITU__PASS_STATE_WINDOW, "block_chunks"},
-      {INSITU__PASS_STATE_UNIT, "unit_chunks"},
-      {INSITU__PASS_STATE_GLOBAL, "the global batch (batch_size x world)"}};
+      {INSITU__PASS_STATE_GEOMETRY, false, "the archive's chunks along the axes of samples"},
+      {INSITU__PASS_STATE_VARIABLES, false, "the variables"},
+      {INSITU__PASS_STATE_PASS, true, "the iterator's split or order"},
+      {INSITU__PASS_STATE_SPLIT, false, "the split"}, {INSITU__PASS_STATE_SEED, true, "seed"},
+      {INSITU__PASS_STATE_GLOBAL, true, "the global batch (batch_size x world)"},
+      {INSITU__PASS_STATE_LANES, true, "world, which a sequential order is cut by"}};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     uint64_t theirs = insitu__base_load64(b + field[i].at),
-             ours = insitu__base_load64(mine.bytes + field[i].at);
-    if (theirs != ours)
+             ours = insitu__base_load64(mine.bytes + field[i].at),
+             samples = insitu__base_load64(b + INSITU__PASS_STATE_SAMPLES);
+    if (theirs == ours || (field[i].at == INSITU__PASS_STATE_LANES && !sequential)) continue;
+    if (field[i].at == INSITU__PASS_STATE_SPLIT && samples != g->samples)
       return insitu__error_set(err, INSITU_E_STATE,
-          "restore: the state was taken with another value of %s (%" PRIu64 ", here %" PRIu64
-          "); open the loader as it was then",
-          field[i].name, theirs, ours);
+          "restore: the archive had %" PRIu64 " samples when the state was taken and has %" PRIu64
+          " now, and split %s holds other anchors than then; give the splits as ranges or dates "
+          "(split[].start and stop, from and to, sample_start and sample_stop) that hold what they "
+          "held then",
+          samples, g->samples, insitu__split_names[it->split]);
+    char values[80] = "";
+    if (field[i].number)
+      snprintf(values, sizeof values, " (%" PRIu64 ", here %" PRIu64 ")", theirs, ours);
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state was taken with another value of %s%s; open the loader as it was then",
+        field[i].name, values);
   }
 
+  return INSITU_OK;
+}
+
+/* What the desc gives and the state has otherwise. */
+static insitu_status insitu__pass_state_differs(
+    const char *name, uint64_t theirs, uint64_t ours, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_STATE,
+      "restore: the state was taken with another value of %s (%" PRIu64 ", here %" PRIu64
+      "); set %s to %" PRIu64 ", or leave it zero: it then comes from the state",
+      name, theirs, ours, name, theirs);
+}
+
+/* The loader's desc with units, lanes and windows of the state: *as. What the desc gives must be
+ * the same in the state. Values that no iterator ever had are refused, so that a state asks for
+ * nothing that a desc could not ask for. */
+static insitu_status insitu__pass_state_adopt(
+    const insitu_iter *it, const unsigned char *b, insitu_loader_desc *as, insitu_error *err) {
+  const insitu_loader *ld = it->loader;
+  const insitu_loader_desc *c = &ld->config;
+  const struct insitu__plan_layout *l = &it->plan.layout;
+  uint64_t chunk = it->plan.geometry->chunk,
+           rows = insitu__base_load64(b + INSITU__PASS_STATE_UNIT),
+           lanes = insitu__base_load64(b + INSITU__PASS_STATE_LANES),
+           window = insitu__base_load64(b + INSITU__PASS_STATE_WINDOW), units = rows / chunk, block;
+  bool sane = units && rows % chunk == 0 && units <= INSITU__MAX_UNIT_CHUNKS;
+  sane = sane && lanes && lanes <= INSITU__MAX_LANES && l->global_batch % lanes == 0;
+  sane = sane && !window == l->sequential && insitu__base_mul(window, lanes, &block) &&
+         insitu__base_mul(block, units, &block);
+  sane = sane && block <= INSITU__MAX_LANES * INSITU__MAX_UNIT_CHUNKS;
+  if (!sane)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state has units of %" PRIu64 " samples, %" PRIu64 " lanes and windows of "
+        "%" PRIu64 " units, which no iterator has; give what a batch's `after` held",
+        rows, lanes, window);
+
+  *as = *c;
+  as->unit_chunks = units;
+  if (units != c->unit_chunks &&
+      !insitu__config_defaulted(ld, offsetof(insitu_loader_desc, unit_chunks)))
+    return insitu__pass_state_differs("unit_chunks", units, c->unit_chunks, err);
+  if (l->sequential) return INSITU_OK;
+  as->lanes = lanes;
+  if (lanes != c->lanes && c->lanes)
+    return insitu__pass_state_differs("lanes", lanes, c->lanes, err);
+  if (lanes % l->world)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state has %" PRIu64 " lanes, which cannot be shared by a world of %" PRIu64
+        "; use a world size that divides %" PRIu64,
+        lanes, l->world, lanes);
+
+  if (insitu__config_defaulted(ld, offsetof(insitu_loader_desc, block_chunks)))
+    as->block_chunks = block;
+  else if (insitu__plan_window(c->block_chunks, units, lanes) != window)
+    return insitu__pass_state_differs("block_chunks", block, c->block_chunks, err);
+  return INSITU_OK;
+}
+
+/* Whether an iterator can go on behind the batch of a state. *as: the desc that it then has. */
+static insitu_status insitu__pass_state_check(
+    const insitu_iter *it, const insitu_state *state, insitu_loader_desc *as, insitu_error *err) {
+  const unsigned char *b = state->bytes;
+  insitu_status status = insitu__pass_state_whole(state, err);
+  if (!status) status = insitu__pass_state_same(it, b, err);
+  if (!status) status = insitu__pass_state_adopt(it, b, as, err);
+  if (status) return status;
   uint64_t epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH),
            next = insitu__base_load64(b + INSITU__PASS_STATE_NEXT);
-  if (epoch >= INSITU__MAX_EPOCH || next > it->batches)
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the state stands at batch %" PRIu64 " of epoch %" PRIu64
-        ", which does not exist; "
-        "give what a batch's `after` held",
-        next, epoch);
+  if (epoch < INSITU__MAX_EPOCH && next <= it->batches) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_STATE,
+      "restore: the state stands at batch %" PRIu64 " of epoch %" PRIu64 ", which does not exist; "
+      "give what a batch's `after` held",
+      next, epoch);
+}
 
+/* ---- restoring: another plan (the user's thread) ----
+ *
+ *   insitu__pass_change_init   all that the other plan needs is made, beside what the iterator has
+ *   insitu__pass_move_await    the iterator stops, and takes it (on the reactor thread)
+ *   insitu__pass_change_free   what it no longer needs is freed; or, if it did not move, the new
+ *
+ * Batches that are held stay where they are: slabs are added or taken away, never exchanged. */
+
+/* The iterator's anchors in units of so many samples. */
+static insitu_status insitu__pass_units(
+    insitu_iter *it, uint64_t unit_rows, const struct insitu__split **out, insitu_error *err) {
+  const struct insitu__split *split = &it->loader->split;
+  struct insitu__loader_units *u = it->units;
+  *out = split;
+  if (split->unit_rows == unit_rows) return INSITU_OK;
+  while (u && u->split.unit_rows != unit_rows) u = u->next;
+  if (u) {
+    *out = &u->split;
+    return INSITU_OK;
+  }
+
+  u = (struct insitu__loader_units *)insitu__mem_alloc(1, sizeof *u);
+  if (!u)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "restore: no memory for the split; give the process more memory");
+  insitu_status status = insitu__split_cut_again(
+      &u->split, split, it->split, unit_rows, it->plan.geometry->along, err);
+  if (status) {
+    insitu__split_units_free(&u->split.part[it->split]);
+    insitu__mem_free(u);
+    return status;
+  }
+
+  u->next = it->units;
+  it->units = u;
+  *out = &u->split;
   return INSITU_OK;
+}
+
+/* Gathers the slabs that another plan needs besides: spare ones, then new ones. */
+static insitu_status insitu__pass_change_slabs(
+    struct insitu__pass_move *m, uint64_t n, insitu_error *err) {
+  insitu_iter *it = m->it;
+  for (; n && it->spare; n--) {
+    struct insitu__loader_slab *slab = it->spare;
+    it->spare = slab->next;
+    slab->next = m->more;
+    m->more = slab;
+  }
+
+  if (!n) return INSITU_OK;
+  struct insitu__loader_slab *spare = m->more;
+  m->bank = insitu__pass_bank_new(it, n, &m->more);
+  if (m->bank) return insitu__pass_bank_events(it, m->bank, &m->fences, err);
+  m->more = spare;
+  return insitu__error_set(
+      err, INSITU_E_NOMEM, "restore: no memory for batches; give the process more memory");
+}
+
+/* Reserves memory for another plan's tables, beside those that the iterator has, and for the
+ * batches that the plan needs besides. `as` names what the order has, for the message. */
+static insitu_status insitu__pass_change_reserve(
+    struct insitu__pass_move *m, const insitu_loader_desc *as, insitu_error *err) {
+  insitu_iter *it = m->it, *to = m->other;
+  insitu_loader *ld = it->loader;
+  uint64_t structs = 0, bytes, left,
+           more = to->n_slabs - insitu__base_min(it->n_slabs, to->n_slabs);
+  for (const struct insitu__loader_bank *bank = it->banks; bank; bank = bank->next)
+    structs += bank->n;
+  to->reserved = insitu__pass_iter_bytes(to, insitu__base_max(structs, to->n_slabs), &to->tables);
+  bytes = to->reserved;
+  if (bytes != UINT64_MAX) bytes = to->tables + more * it->slab_bytes;
+  if (!insitu__loader_reserve(ld, bytes, 1, &left))
+    return insitu__error_set(err, INSITU_E_BUDGET,
+        "restore, iterator %s: the state's order (unit_chunks %" PRIu64 ", block_chunks %" PRIu64
+        ", lanes %" PRIu64 ") needs %" PRIu64 " batches of %" PRIu64 " bytes each and %" PRIu64
+        " bytes of tables; the iterator has %" PRIu64 " batches, and %" PRIu64
+        " bytes of memory_budget %" PRIu64 " are left; raise memory_budget, or lower "
+        "prefetch_depth or max_held",
+        insitu__split_names[it->split], as->unit_chunks, as->block_chunks, to->plan.layout.lanes,
+        to->n_slabs, it->slab_bytes, to->tables, it->n_slabs, left, ld->config.memory_budget);
+
+  m->taken = bytes;
+  ld->budget.tables += to->tables;
+  insitu__loader_memory(ld, to->tables);
+  return INSITU_OK;
+}
+
+/* Plans the order of another desc for an iterator: m->other, or NULL where it has that order. */
+static insitu_status insitu__pass_change_plan(
+    struct insitu__pass_move *m, const insitu_loader_desc *as, insitu_error *err) {
+  insitu_iter *it = m->it;
+  const struct insitu__plan *now = &it->plan;
+  const struct insitu__split *units;
+  insitu_status status =
+      insitu__pass_units(it, now->geometry->chunk * as->unit_chunks, &units, err);
+  if (status) return status;
+  insitu_iter *to = (insitu_iter *)insitu__mem_alloc(1, sizeof *to);
+  if (!to)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "restore: no memory for the state's order; give the process more memory");
+
+  status = insitu__plan_init(&to->plan, now->geometry, units, it->split,
+      now->layout.sequential ? INSITU_SEQUENTIAL : INSITU_SHUFFLED, as, err);
+  to->plan.shown = now->shown;
+  bool same = to->plan.layout.lanes == now->layout.lanes &&
+              to->plan.layout.window == now->layout.window && units == now->split;
+  if (status || same) {
+    insitu__mem_free(to);
+    return status;
+  }
+
+  to->loader = it->loader;
+  to->split = it->split;
+  to->max_held = it->max_held;
+  m->other = to;
+  return INSITU_OK;
+}
+
+/* Makes what m->other needs. On an error insitu__pass_change_free frees it. */
+static insitu_status insitu__pass_change_init(
+    struct insitu__pass_move *m, const insitu_loader_desc *as, insitu_error *err) {
+  insitu_iter *it = m->it, *to = m->other;
+  insitu_status status = insitu__pass_iter_orders(to, m->epoch, err);
+  if (!status) status = insitu__pass_change_reserve(m, as, err);
+  if (!status) status = insitu__pass_iter_tables(to, err);
+  if (!status && to->n_slabs > it->n_slabs)
+    status = insitu__pass_change_slabs(m, to->n_slabs - it->n_slabs, err);
+  return status;
+}
+
+/* Takes the memory of slabs that the iterator needs no more, which become spare ones. */
+static void insitu__pass_change_fewer(struct insitu__pass_move *m) {
+  insitu_iter *it = m->it;
+  insitu_loader *ld = it->loader;
+  uint64_t mapped = 0;
+  for (unsigned i = 0; m->fewer && i < it->device.n_rings; i++)
+    insitu__device_drain(&it->device.rings[i], false);
+  for (struct insitu__loader_slab *slab; (slab = m->fewer) != NULL;) {
+    m->fewer = slab->next;
+    insitu__device_fences_wait_free(&slab->busy);
+    mapped += slab->memory != NULL;
+    insitu__pass_slab_free(it, slab);
+    for (unsigned k = 0; k < it->device.n_rings; k++) slab->parts[k].copying = false;
+    slab->next = it->spare;
+    it->spare = slab;
+  }
+
+  pthread_mutex_lock(&it->lock);
+  it->shared.slabs_mapped -= mapped;
+  pthread_mutex_unlock(&it->lock);
+  ld->count.memory_bytes -= mapped * it->slab_bytes;
+  ld->count.slab_bytes -= mapped * it->slab_bytes;
+  ld->count.pinned_bytes -= mapped * it->pinned_bytes;
+}
+
+/* Frees what is left of a change. moved: the iterator has the other plan, and this is what it had
+ * before. */
+static void insitu__pass_change_free(struct insitu__pass_move *m, bool moved) {
+  insitu_iter *it = m->it, *other = m->other;
+  insitu_loader *ld = it->loader;
+  if (!other) return;
+  insitu__pass_tables_free(other);
+  insitu__pass_change_fewer(m);
+  uint64_t tables = m->taken ? other->tables : 0, back = m->taken;
+  if (moved) {
+    tables = it->tables;
+    back = it->reserved + m->taken - other->reserved;
+    it->tables = other->tables;
+    it->reserved = other->reserved;
+    if (m->bank) {
+      m->bank->next = it->banks;
+      it->banks = m->bank;
+    }
+  } else {
+    for (struct insitu__loader_slab *slab; (slab = m->more) != NULL;) {
+      m->more = slab->next;
+      bool made = m->bank && slab >= m->bank->slabs && slab < m->bank->slabs + m->bank->n;
+      if (made) continue;
+      slab->next = it->spare;
+      it->spare = slab;
+    }
+    if (m->bank) insitu__pass_bank_free(it, m->bank);
+    insitu__device_fences_wait_free(&m->fences.spare);
+  }
+
+  ld->count.memory_bytes -= tables;
+  ld->budget.tables -= tables;
+  ld->budget.reserved -= back;
+  insitu__mem_free(other);
 }
 
 /* ---- delivery (the user's thread, under the iterator's lock) ---- */
@@ -35717,12 +36200,10 @@ INSITU_DEF insitu_status insitu_iter_next(
   return status;
 }
 
-/* Has the iterator go on with a batch of an epoch. */
-static insitu_status insitu__public_move(
-    insitu_iter *it, uint64_t epoch, uint64_t batch, insitu_error *err) {
-  struct insitu__pass_move m = {.it = it, .epoch = epoch, .batch = batch};
-  it->user.lap.began = 0;
-  return insitu__public_run(it->loader, "iterator", insitu__pass_move_await, &m, err);
+/* Has the iterator go on elsewhere. */
+static insitu_status insitu__public_move(struct insitu__pass_move *m, insitu_error *err) {
+  m->it->user.lap.began = 0;
+  return insitu__public_run(m->it->loader, "iterator", insitu__pass_move_await, m, err);
 }
 
 INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, insitu_error *err) {
@@ -35737,7 +36218,27 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
   if (there) it->shared.end_told_at = it->shared.next;
   if (there) it->user.lap.began = 0;
   pthread_mutex_unlock(&it->lock);
-  return there ? INSITU_OK : insitu__public_move(it, epoch, 0, err);
+  struct insitu__pass_move m = {.it = it, .epoch = epoch};
+  return there ? INSITU_OK : insitu__public_move(&m, err);
+}
+
+/* A restore with another plan, for insitu__pass_on_device. */
+struct insitu__public_change {
+  struct insitu__pass_move move;
+  insitu_loader_desc as;
+  bool moved;
+  insitu_status status;
+  insitu_error *err;
+};
+
+static void insitu__public_change_init(void *arg) {
+  struct insitu__public_change *c = (struct insitu__public_change *)arg;
+  c->status = insitu__pass_change_init(&c->move, &c->as, c->err);
+}
+
+static void insitu__public_change_free(void *arg) {
+  struct insitu__public_change *c = (struct insitu__public_change *)arg;
+  insitu__pass_change_free(&c->move, c->moved);
 }
 
 INSITU_DEF insitu_status insitu_iter_restore(
@@ -35747,10 +36248,25 @@ INSITU_DEF insitu_status insitu_iter_restore(
   if (!state)
     return insitu__error_set(
         err, INSITU_E_ARG, "restore: state is NULL; give what a batch's `after` held");
-  status = insitu__pass_state_check(it, state, err);
+  struct insitu__public_change c = {.err = err};
+  status = insitu__pass_state_check(it, state, &c.as, err);
   if (status) return status;
-  return insitu__public_move(it, insitu__base_load64(state->bytes + INSITU__PASS_STATE_EPOCH),
-      insitu__base_load64(state->bytes + INSITU__PASS_STATE_NEXT), err);
+  c.move.it = it;
+  c.move.epoch = insitu__base_load64(state->bytes + INSITU__PASS_STATE_EPOCH);
+  c.move.batch = insitu__base_load64(state->bytes + INSITU__PASS_STATE_NEXT);
+  status = insitu__pass_change_plan(&c.move, &c.as, err);
+  if (status || !c.move.other) return status ? status : insitu__public_move(&c.move, err);
+  insitu__pass_on_device(it, insitu__public_change_init, &c);
+  if (!c.status) c.status = insitu__public_move(&c.move, err);
+  c.moved = !c.status;
+  insitu__pass_on_device(it, insitu__public_change_free, &c);
+  if (c.moved)
+    insitu__report_log(it->loader, 2,
+        "rank %d, iterator %s: goes on with the state's unit_chunks %" PRIu64
+        ", block_chunks %" PRIu64 " and %" PRIu64 " lanes",
+        (int)it->loader->config.rank, insitu__split_names[it->split], c.as.unit_chunks,
+        c.as.block_chunks, it->plan.layout.lanes);
+  return c.status;
 }
 
 /* The number of the output with that name. */
@@ -35875,14 +36391,19 @@ INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *it, uint64_t epoc
   if (!index)
     return insitu__error_set(
         err, INSITU_E_ARG, "locate: index is NULL; give the address of n_axes numbers");
-  status = insitu__plan_order(&it->plan, epoch, &o, err);
+  pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&it->lock;
+  pthread_mutex_lock(lock);
+  struct insitu__plan plan = it->plan; /* restore may change it in another thread */
+  pthread_mutex_unlock(lock);
+  status = insitu__plan_order(&plan, epoch, &o, err);
   if (status) return status;
-  bool found = insitu__plan_locate(&it->plan, &o, batch, row, index);
+  bool found = insitu__plan_locate(&plan, &o, batch, row, index);
+  uint64_t batches = o.batches;
   insitu__order_free(&o);
   if (found) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_ARG,
       "locate: the epoch has no row %" PRIu64 " of batch %" PRIu64 "; it has %" PRIu64 " batches",
-      row, batch, it->batches);
+      row, batch, batches);
 }
 
 /* ---- batches ---- */

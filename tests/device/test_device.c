@@ -814,6 +814,7 @@ static void stays(int device, bool inline_io, const char *after) {
 }
 struct own_calls { /* of a thread that has chosen no device */
   int m, k;
+  insitu_state other; /* of larger units */
 };
 static void *own_calls(void *arg) {
   static const char *const places[] = {"21 11 00 31", "21 21 21 21"};
@@ -858,6 +859,8 @@ static void *own_calls(void *arg) {
   stays(0, inline_io, "insitu_iter_set_epoch");
   assert_int_equal(insitu_iter_restore(it, &state, &err), INSITU_OK);
   stays(0, inline_io, "insitu_iter_restore");
+  assert_int_equal(insitu_iter_restore(it, &c->other, &err), INSITU_OK);
+  stays(0, inline_io, "insitu_iter_restore of another order");
   insitu_status status;
   while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_END) {}
   assert_int_equal(status, INSITU_OK);
@@ -877,9 +880,21 @@ static void test_current_device(void **state) {
   EACH_MODE (m)
     for (int k = 0; k < 2; k++) {
       pthread_t t;
+      struct own_calls calls = {.m = m, .k = k};
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, ALL_HOST);
+      insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED};
+      d->unit_chunks = 2;
+      insitu_loader *ld = open_or_fail(d);
+      insitu_iter *it = open_iter_or_fail(ld, &id);
+      insitu_batch *b = next_batch_or_fail(it);
+      calls.other = b->after;
+      insitu_batch_release(&b);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
       begin_on_one((uint64_t)k + 1);
       current = -1; /* open_here and the others are not for two threads */
-      assert_int_equal(pthread_create(&t, NULL, own_calls, &(struct own_calls){m, k}), 0);
+      assert_int_equal(pthread_create(&t, NULL, own_calls, &calls), 0);
       assert_int_equal(pthread_join(t, NULL), 0);
       sync_all();
       finish();
@@ -2062,6 +2077,106 @@ static void test_moves(void **state) {
   }
 }
 
+/* States of other units, windows and lanes than the desc's defaults, one after the other: the ring
+ * grows and shrinks while copies and kernels are under way, and batches are held. */
+static void test_other_orders(void **state) {
+  (void)state;
+  static const struct {
+    uint64_t unit, block, lanes;
+  } orders[] = {{1, 2, 2}, {2, 12, 1}, {1, 8, 4}, {3, 3, 2}};
+  enum { ORDERS = sizeof orders / sizeof *orders };
+  static const char *const where[] = {ALL_DEVICE, MIXED, TWO};
+  EACH_MODE (m) {
+    insitu_state after[ORDERS];
+    int64_t anchor[ORDERS];
+    for (int round = 0; round < 9; round++) {
+      struct places p;
+      struct pool pool;
+      int home = round % 3 == 2;
+      begin(1 + home, (uint64_t)round + 1);
+      choose(home);
+      if (round % 3 == 0) cudasim_delay(CUDASIM_AT_ONCE, 0);
+      else cudasim_delay(CUDASIM_RANDOM, round % 3 == 1 ? 1 : 8);
+      for (int k = 0; k < ORDERS && !round; k++) { /* on the host */
+        insitu_loader_desc *d = places_desc(&p, m, ALL_HOST);
+        d->unit_chunks = orders[k].unit;
+        d->block_chunks = orders[k].block;
+        d->lanes = orders[k].lanes;
+        insitu_iter_desc id = all(home);
+        insitu_loader *ld = open_here(d);
+        insitu_iter *it = iter_or_fail(ld, &id);
+        consume(it, home, 2, &after[k]);
+        insitu_batch *b = next_or_fail(it);
+        anchor[k] = b->sample_indices[0];
+        insitu_batch_release(&b);
+        close_loader(&ld);
+        close_iter(&it);
+      }
+      insitu_loader_desc *d = places_desc(&p, m, where[round % 3]);
+      d->block_chunks = d->lanes = 0;
+      bool pooled = round % 2;
+      if (pooled) {
+        pool = pool_for(d);
+        d->alloc_user = &pool;
+      }
+      insitu_iter_desc id = all(home);
+      insitu_loader *ld = open_here(d);
+      insitu_iter *it = iter_or_fail(ld, &id);
+      insitu_batch *held = NULL;
+      struct seen *seen = NULL;
+      for (int turn = 0; turn < 12; turn++) {
+        int k = (int)support_below(ORDERS);
+        insitu_error err = {0};
+        if (!held && support_below(2)) {
+          held = next_or_fail(it);
+          seen = save(held, home); /* under way during what follows */
+        }
+        if (insitu_iter_restore(it, &after[k], &err)) fail_msg("%s", err.message);
+        same_device();
+        insitu_stats stats = stats_of(ld);
+        if (pooled) {
+          pthread_mutex_lock(&pool.lock);
+          assert_int_equal(pool.bytes[INSITU_DEVICE], stats.device_bytes);
+          pthread_mutex_unlock(&pool.lock);
+        }
+        insitu_batch *b = next_or_fail(it);
+        assert_true(b->epoch == 0 && b->index == 2);
+        assert_int_equal(b->sample_indices[0], anchor[k]);
+        struct seen *one = save(b, home);
+        release_behind_all(&b, home);
+        if (support_below(2)) {
+          sync_all();
+          seen_check(one);
+        } else {
+          cudasim_step(2);
+          sync_all();
+        }
+        seen_free(one);
+        if (held && support_below(2)) {
+          sync_all();
+          seen_check(seen);
+          seen_free(seen);
+          release_behind_all(&held, home);
+        }
+      }
+      assert_true(consume(it, home, 0, NULL) > 0);
+      if (held) {
+        sync_all();
+        seen_check(seen);
+        seen_free(seen);
+      }
+      close_iter(&it);
+      if (held) release_behind_all(&held, home);
+      insitu_stats stats = stats_of(ld);
+      assert_int_equal(stats.device_bytes, 0);
+      assert_int_equal(stats.slab_bytes, 0);
+      close_loader(&ld);
+      if (pooled) pool_free(&pool);
+      finish();
+    }
+  }
+}
+
 static void *cancel_soon(void *ld) {
   poll(NULL, 0, 20);
   insitu_loader_cancel(ld);
@@ -2608,6 +2723,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_check),
       cmocka_unit_test(test_moves),
       cmocka_unit_test(test_steps),
+      cmocka_unit_test(test_other_orders),
       cmocka_unit_test(test_cancel),
       cmocka_unit_test(test_damaged),
       cmocka_unit_test(test_evaluation),

@@ -1,42 +1,111 @@
-/* libFuzzer: states to resume from. Input: byte 0 says whether the checksum is made to fit again;
- * then 128 bytes that are xor-ed into a good state. A state is taken exactly if every field is the
- * iterator's own and its place exists; then writing that place gives the same 128 bytes. */
+/* libFuzzer: states to resume from. Input: byte 0 says whether the checksum is made to fit again,
+ * and which of unit_chunks, block_chunks and lanes the desc gives; then 128 bytes that are xor-ed
+ * into a good state. A state is taken exactly if every field that decides the order is the
+ * iterator's own, or one that the desc leaves open and an iterator can have, and if its place
+ * exists. The desc that it makes plans the units, lanes and windows of the state, and writes the
+ * same state. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
 
+static struct insitu__geometry geometry;
+static insitu_loader ld;
+static insitu_iter it;
+
+/* An iterator whose desc gives some of unit_chunks, block_chunks and lanes. */
+static void set_up(unsigned given) {
+  static struct insitu__geometry_interval *segment;
+  insitu_loader_desc *c = &ld.config;
+  geometry.hash_geometry = 0x1111, geometry.hash_variables = 0x2222;
+  geometry.chunk = 12, geometry.samples = 48000, geometry.n_axes = 1;
+  memset(c, 0, sizeof *c);
+  if (given & 1) c->unit_chunks = 2;
+  if (given & 2) c->block_chunks = 512;
+  if (given & 4) c->lanes = 4;
+  insitu__config_origin_init(&ld);
+  c->unit_chunks = 2, c->block_chunks = 512; /* the defaults */
+  c->batch_size = 8, c->world = 4, c->seed = 42;
+  if (!segment) {
+    struct insitu__geometry_interval all = {0, 48000};
+    if (!INSITU__ARRAY_PUSH(segment, all)) abort();
+  }
+  it.loader = &ld, it.split = INSITU_VAL, it.batches = 1500;
+  struct insitu__split_part *part = &ld.split.part[INSITU_VAL];
+  insitu__split_units_free(part);
+  ld.split.unit_rows = 24;
+  part->n_lines = 1;
+  part->irregular = NULL;
+  part->line[0] = (struct insitu__split_line){.segments = segment, .group = 24, .stride = 1};
+  insitu__split_hash(part);
+  if (insitu__split_product(part, NULL)) abort();
+  insitu_loader_desc as = *c;
+  as.lanes = 4;
+  if (insitu__plan_init(&it.plan, &geometry, &ld.split, INSITU_VAL, INSITU_SHUFFLED, &as, NULL) !=
+      INSITU_OK)
+    abort();
+}
+
+static uint64_t word(const insitu_state *s, int at) {
+  return insitu__base_load64(s->bytes + at);
+}
+
+/* Whether a state's units, lanes and windows can be taken where the desc gives some of them. */
+static bool can_be(const insitu_state *s, unsigned given) {
+  __extension__ typedef unsigned __int128 wide;
+  uint64_t rows = word(s, INSITU__PASS_STATE_UNIT), lanes = word(s, INSITU__PASS_STATE_LANES),
+           window = word(s, INSITU__PASS_STATE_WINDOW);
+  if (!rows || rows % 12 || rows / 12 > 1 << 20 || !lanes || 32 % lanes || lanes % 4 || !window)
+    return false;
+  if ((wide)window * lanes * (rows / 12) > (wide)1 << 40) return false;
+  if (given & 1 && rows != 24) return false;
+  if (given & 4 && lanes != 4) return false;
+  uint64_t units = 512 / (rows / 12), mixed = units ? units / lanes : 0;
+  return !(given & 2) || window == (mixed ? mixed : 1);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-  static struct insitu__geometry geometry;
-  static struct insitu__split split;
-  static insitu_iter it;
   insitu_state good, bad;
+  insitu_loader_desc as;
   insitu_error err = {0};
-  geometry.hash_geometry = 0x1111, geometry.hash_variables = 0x2222, split.hash = 0x3333,
-  split.unit_rows = 24;
-  it.plan.geometry = &geometry, it.plan.split = &split, it.split = INSITU_VAL, it.batches = 100;
-  it.plan.layout.seed = 42, it.plan.layout.lanes = 4, it.plan.layout.window = 64,
-  it.plan.layout.global_batch = 32;
   if (n < 1) return 0;
+  unsigned given = data[0] >> 1;
+  set_up(given);
   insitu__pass_state(&it, 3, 17, &good);
   bad = good;
   for (size_t i = 0; i < sizeof bad.bytes && i + 1 < n; i++) bad.bytes[i] ^= data[i + 1];
   if (data[0] & 1)
     insitu__base_store64(bad.bytes + INSITU__PASS_STATE_CHECK,
         insitu__geometry_hash(0, bad.bytes, INSITU__PASS_STATE_CHECK));
-  insitu_status status = insitu__pass_state_check(&it, &bad, &err);
+  insitu_status status = insitu__pass_state_check(&it, &bad, &as, &err);
   fuzz_status(status, &err);
-  uint64_t epoch = insitu__base_load64(bad.bytes + INSITU__PASS_STATE_EPOCH),
-           next = insitu__base_load64(bad.bytes + INSITU__PASS_STATE_NEXT);
-  bool whole = insitu__base_load64(bad.bytes + INSITU__PASS_STATE_CHECK) ==
-               insitu__geometry_hash(0, bad.bytes, INSITU__PASS_STATE_CHECK);
-  bool mine = !memcmp(bad.bytes, good.bytes, INSITU__PASS_STATE_EPOCH) &&
-              epoch < INSITU__MAX_EPOCH && next <= it.batches;
-  for (int i = INSITU__PASS_STATE_RESERVED; i < INSITU__PASS_STATE_CHECK; i++)
-    mine = mine && !bad.bytes[i];
-  FUZZ_HOLDS(status == (whole && mine ? INSITU_OK : INSITU_E_STATE));
-  if (status == INSITU_OK) {
-    insitu__pass_state(&it, epoch, next, &good);
-    FUZZ_HOLDS(!memcmp(&good, &bad, sizeof good));
+  uint64_t epoch = word(&bad, INSITU__PASS_STATE_EPOCH), next = word(&bad, INSITU__PASS_STATE_NEXT);
+  bool mine = word(&bad, INSITU__PASS_STATE_CHECK) ==
+              insitu__geometry_hash(0, bad.bytes, INSITU__PASS_STATE_CHECK);
+  static const int same[] = {INSITU__PASS_STATE_MAGIC, INSITU__PASS_STATE_GEOMETRY,
+      INSITU__PASS_STATE_VARIABLES, INSITU__PASS_STATE_SPLIT, INSITU__PASS_STATE_SEED,
+      INSITU__PASS_STATE_GLOBAL, INSITU__PASS_STATE_PASS, INSITU__PASS_STATE_RESERVED,
+      INSITU__PASS_STATE_RESERVED + 8};
+  for (size_t i = 0; i < sizeof same / sizeof *same; i++)
+    mine = mine && word(&bad, same[i]) == word(&good, same[i]);
+  mine = mine && can_be(&bad, given) && epoch < INSITU__MAX_EPOCH && next <= it.batches;
+  FUZZ_HOLDS(status == (mine ? INSITU_OK : INSITU_E_STATE));
+  if (status != INSITU_OK) return 0;
+  struct insitu__pass_move m = {.it = &it, .epoch = epoch, .batch = next};
+  FUZZ_HOLDS(insitu__pass_change_plan(&m, &as, &err) == INSITU_OK);
+  if (m.other) insitu__pass_swap(&it.plan, &m.other->plan, sizeof it.plan);
+  insitu__pass_state(&it, epoch, next, &good);
+  memcpy(good.bytes + INSITU__PASS_STATE_SAMPLES, bad.bytes + INSITU__PASS_STATE_SAMPLES, 8);
+  insitu__base_store64(good.bytes + INSITU__PASS_STATE_CHECK,
+      insitu__geometry_hash(0, good.bytes, INSITU__PASS_STATE_CHECK));
+  FUZZ_HOLDS(!memcmp(&good, &bad, sizeof good));
+  struct insitu__order o; /* its memory is within what a desc can ask for */
+  if (!insitu__plan_order(&it.plan, epoch, &o, &err)) insitu__order_free(&o);
+  insitu__mem_free(m.other);
+  while (it.units) {
+    struct insitu__loader_units *u = it.units;
+    it.units = u->next;
+    insitu__split_units_free(&u->split.part[INSITU_VAL]);
+    insitu__mem_free(u);
   }
   return 0;
 }

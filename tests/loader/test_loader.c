@@ -379,11 +379,16 @@ static void test_state_bytes(void **state) {
   const struct {
     int at;
     const char *word;
-  } field[] = {{INSITU__PASS_STATE_GEOMETRY, "samples or chunks"},
+  } field[] = {{INSITU__PASS_STATE_GEOMETRY, "the archive's chunks"},
       {INSITU__PASS_STATE_VARIABLES, "the variables"},
       {INSITU__PASS_STATE_SPLIT, "value of the split"}, {INSITU__PASS_STATE_SEED, "seed"},
-      {INSITU__PASS_STATE_LANES, "value of lanes"}, {INSITU__PASS_STATE_WINDOW, "block_chunks"},
-      {INSITU__PASS_STATE_UNIT, "unit_chunks"}, {INSITU__PASS_STATE_GLOBAL, "global batch"},
+      {INSITU__PASS_STATE_LANES, "3 lanes and windows"}, /* 8 rows cannot be */
+      {INSITU__PASS_STATE_LANES + 7, "which no iterator has"},
+      {INSITU__PASS_STATE_WINDOW, "value of block_chunks (6, here 4); set block_chunks to 6"},
+      {INSITU__PASS_STATE_WINDOW + 7, "which no iterator has"},
+      {INSITU__PASS_STATE_UNIT, "units of 9 samples"},
+      {INSITU__PASS_STATE_UNIT + 7, "which no iterator has"},
+      {INSITU__PASS_STATE_GLOBAL, "global batch"},
       {INSITU__PASS_STATE_PASS, "iterator's split or order"},
       {INSITU__PASS_STATE_PASS + 1, "iterator's split or order"},
       {INSITU__PASS_STATE_EPOCH + 4, "does not exist"},
@@ -393,10 +398,24 @@ static void test_state_bytes(void **state) {
     bad.bytes[field[i].at] ^= 1;
     refuse_state(it, sealed(bad), field[i].word);
   }
+  static const int zeros[] = {
+      INSITU__PASS_STATE_LANES, INSITU__PASS_STATE_WINDOW, INSITU__PASS_STATE_UNIT};
+  for (int i = 0; i < 3; i++) {
+    insitu_state bad = good;
+    memset(bad.bytes + zeros[i], 0, 8);
+    refuse_state(it, sealed(bad), "which no iterator has");
+  }
+  insitu_state grown = good; /* the archive's length alone decides nothing */
+  grown.bytes[INSITU__PASS_STATE_SAMPLES] ^= 1;
+  grown = sealed(grown);
+  assert_int_equal(insitu_iter_restore(it, &grown, NULL), INSITU_OK);
   insitu_state old = good; /* 96 bytes of version 1, and whatever lay behind them */
   old.bytes[6] = 1;
   memset(old.bytes + 96, 0xEE, 32);
   refuse_state(it, old, "the state has version 1");
+  old = good;
+  old.bytes[6] = 2;
+  refuse_state(it, sealed(old), "the state has version 2 and order_version 1, this");
   assert_int_equal(insitu_iter_restore(it, &good, NULL), INSITU_OK);
   insitu_iter_close(&it);
   insitu_loader_close(&ld);
@@ -405,12 +424,13 @@ static void test_state_bytes(void **state) {
 
 /* What the hashes of a state are made of. */
 struct identity {
-  uint64_t geometry, variables, split;
+  uint64_t geometry, variables, split[4];
 };
 static struct identity identity_of(insitu_loader_desc d) {
   d.plan_only = 1;
   insitu_loader *ld = open_or_fail(&d);
-  struct identity i = {ld->geometry.hash_geometry, ld->geometry.hash_variables, ld->split.hash};
+  struct identity i = {ld->geometry.hash_geometry, ld->geometry.hash_variables, {0}};
+  for (int p = 0; p < 4; p++) i.split[p] = ld->split.part[p].hash;
   insitu_loader_close(&ld);
   return i;
 }
@@ -484,38 +504,41 @@ static void test_state_tells_apart(void **state) {
   support_remove(root);
 }
 
-/* Splits with the same segments in other parts. */
+/* Parts have one hash exactly if they have the same anchors, whatever the others have. */
 static void test_state_tells_splits_apart(void **state) {
   (void)state;
   const char *root = support_path("parts"), *path = support_path("parts.json");
-  static const char *const lists[] = {"[0,2,4,6],\"val\":[8],\"test\":[]",
-      "[0,2,4],\"val\":[6,8],\"test\":[]", "[0,2,4],\"val\":[6],\"test\":[8]",
-      "[0,2,4,6],\"val\":[],\"test\":[8]", "[],\"val\":[0,2,4,6,8],\"test\":[]",
-      "[0,2,4,6,8],\"val\":[],\"test\":[]", "[],\"val\":[],\"test\":[0,2,4,6,8]",
-      "[8],\"val\":[0,2,4,6],\"test\":[]", "[0],\"val\":[2],\"test\":[4]",
-      "[0,2],\"val\":[],\"test\":[4]", "[0,1],\"val\":[2],\"test\":[4]"};
+  static const char *const lists[][3] = {{"0,2,4,6", "8", ""}, {"0,2,4", "6,8", ""},
+      {"0,2,4", "6", "8"}, {"0,2,4,6", "", "8"}, {"", "0,2,4,6,8", ""}, {"0,2,4,6,8", "", ""},
+      {"", "", "0,2,4,6,8"}, {"8", "0,2,4,6", ""}, {"0", "2", "4"}, {"0,2", "", "4"},
+      {"0,1", "2", "4"}};
   enum { LISTS = sizeof lists / sizeof *lists };
-  uint64_t hash[LISTS];
+  struct identity id[LISTS];
   insitu_state first = {{0}};
   support_make(root, &plain);
   for (int i = 0; i < LISTS; i++) {
     char text[300];
     int n = snprintf(text, sizeof text,
-        "{\"n_chunks\":13,\"sample_chunk_size\":8,\"n_samples\":100,\"chunks\":{\"train\":%s}}",
-        lists[i]);
+        "{\"n_chunks\":13,\"sample_chunk_size\":8,\"n_samples\":100,\"chunks\":{\"train\":[%s],"
+        "\"val\":[%s],\"test\":[%s]}}",
+        lists[i][0], lists[i][1], lists[i][2]);
     support_write(path, text, (size_t)n);
     insitu_loader_desc d = plain_desc(root, any_mode());
     d.manifest = path;
-    hash[i] = identity_of(d).split;
-    for (int k = 0; k < i; k++)
-      if (hash[k] == hash[i]) fail_msg("%s and %s have one hash", lists[k], lists[i]);
-    if (i > 1) continue;
+    id[i] = identity_of(d);
+    for (int k = 0; k <= i; k++)
+      for (int p = 0; p < 9; p++)
+        if (!strcmp(lists[i][p / 3], lists[k][p % 3]) != (id[i].split[p / 3] == id[k].split[p % 3]))
+          fail_msg("hashes of %s and %s", lists[i][p / 3], lists[k][p % 3]);
+    if (i > 2) continue;
     d.lanes = 1;
     insitu_loader *ld = open_or_fail(&d);
     insitu_iter *it = iter_or_fail(ld, INSITU_TRAIN, 0);
     insitu_batch *b = next_batch_or_fail(it);
     if (i == 0) first = b->after;
-    else refuse_state(it, first, "value of the split");
+    if (i == 1) refuse_state(it, first, "value of the split");
+    if (i == 1) first = b->after; /* then only val and test change */
+    if (i == 2) assert_memory_equal(&first, &b->after, sizeof first);
     insitu_batch_release(&b);
     insitu_loader_close(&ld);
     insitu_iter_close(&it);
@@ -526,21 +549,27 @@ static void test_state_tells_splits_apart(void **state) {
       {{0, 0}, {40, 60}, {0, 40}}, {{40, 60}, {0, 40}, {0, 0}}, {{0, 40}, {0, 0}, {40, 60}},
       {{0, 60}, {0, 0}, {0, 0}}, {{0, 0}, {0, 60}, {0, 0}}, {{0, 59}, {0, 0}, {0, 0}}};
   enum { RANGES = sizeof ranges / sizeof *ranges };
-  uint64_t by_range[RANGES];
+  struct identity by_range[RANGES];
   for (int i = 0; i < RANGES; i++) {
     insitu_loader_desc d = plain_desc(root, any_mode());
     for (int p = 0; p < 3; p++)
       d.split[p] = (insitu_split_range){.start = ranges[i][p].start, .stop = ranges[i][p].stop};
-    by_range[i] = identity_of(d).split;
-    for (int k = 0; k < i; k++)
-      if (by_range[k] == by_range[i]) fail_msg("ranges %d and %d have one hash", k, i);
+    by_range[i] = identity_of(d);
+    for (int k = 0; k <= i; k++)
+      for (int p = 0; p < 9; p++) {
+        bool same = ranges[i][p / 3].start == ranges[k][p % 3].start &&
+                    ranges[i][p / 3].stop == ranges[k][p % 3].stop;
+        if (same != (by_range[i].split[p / 3] == by_range[k].split[p % 3]))
+          fail_msg("hashes of parts %d of %d and %d of %d", p / 3, i, p % 3, k);
+      }
   }
   insitu_loader_desc d = plain_desc(root, any_mode()), e = d; /* the same parts, said in two ways */
   d.split[0].stop = 80;
   d.split[1] = (insitu_split_range){.start = 80, .stop = 100};
   e.split[0].fraction = 10.0 / 13;
   e.split[1].fraction = 3.0 / 13;
-  assert_int_equal(identity_of(d).split, identity_of(e).split);
+  struct identity said = identity_of(d), otherwise = identity_of(e);
+  assert_memory_equal(&said, &otherwise, sizeof said);
   support_remove(root);
 }
 
@@ -1895,7 +1924,9 @@ static void test_manifest_at_once(void **state) {
   assert_int_equal(files_in(folder), 1);
   insitu_loader_desc again = d;
   again.manifest = path;
-  assert_int_equal(identity_of(again).split, ld[0]->split.hash); /* it is whole */
+  struct identity saved = identity_of(again);
+  for (int p = 0; p < 4; p++) /* it is whole */
+    assert_int_equal(saved.split[p], ld[0]->split.part[p].hash);
   /* a folder cannot be replaced: nothing is left */
   assert_int_equal(insitu_manifest_save(ld[0], folder, NULL), INSITU_E_IO);
   assert_int_equal(files_in(folder), 1);
