@@ -17,7 +17,8 @@ struct setup {
   enum place place;
   struct view view[MAX_VIEWS];
   insitu_variable variable[MAX_VIEWS];
-  int n_views, n_outputs;
+  int n_views, n_outputs;  /* without the fixed one */
+  struct view fixed;       /* the last variable, any box of an array; its `array` is NULL: none */
   insitu_loader_desc desc; /* without rank */
   insitu_option option[1];
   insitu_object *objects;
@@ -303,6 +304,24 @@ static inline void draw_views(struct setup *s) {
   }
   s->desc.variables = s->variable;
   s->desc.n_variables = (uint64_t)s->n_views;
+}
+
+/* Sometimes a fixed variable besides; none where an absent chunk of it is an error of open. */
+static inline void draw_fixed(struct setup *s) {
+  struct view *v = &s->fixed;
+  struct archive *ar = &s->archive;
+  uint64_t absent = 0;
+
+  if (s->refused || !chance(30)) return;
+  const struct array *a = v->array = &ar->array[draw((uint64_t)ar->n_arrays)];
+  v->v = (insitu_variable){.label = "fixed", .path = a->path, .fixed = 1};
+  draw_box(v);
+  if (a->packed && chance(60)) v->v.decode = INSITU_CF;
+  if (a->type->kind != KIND_COMPLEX && chance(40)) draw_dtype(v);
+  struct chunk_set chunks = chunk_set(a);
+  chunk_set_add(&chunks, v, -1, 1, &absent);
+  bool raises = absent && s->desc.on_absent_chunk == INSITU_RAISE;
+  if (raises || view_refusal(v)) v->array = NULL;
 }
 
 /* ---- the split ---- */
@@ -756,6 +775,7 @@ static inline void draw_case(struct setup *s, uint64_t number) {
   split_finish(
       &s->split, s->view, s->n_views, s->desc.split_gap, s->desc.split_spill, s->unit_chunks);
   if (!s->refused && chance(5)) draw_refusal(s);
+  draw_fixed(s);
 }
 
 /* ---- in words ---- */

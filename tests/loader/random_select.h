@@ -338,6 +338,37 @@ static inline bool draw_common_dtype(struct view *const *view, int n) {
   return same;
 }
 
+/* What is shown of any of an array's axes, that of the samples as well, by text or by slices. How
+ * many elements that are. */
+static inline uint64_t draw_box(struct view *v) {
+  static const struct archive no_coordinates; /* their reads would be counted as well */
+  const struct array *a = v->array;
+  const char *terms[MAX_DIMS] = {0};
+  bool by_text = chance(40);
+  uint64_t n = 1;
+
+  v->v.select = NULL;
+  v->v.slices = v->slice;
+  v->v.n_slices = 0;
+  for (int d = 0; d < a->ndim; d++) {
+    v->shown[d] = shown_range(0, a->shape[d]);
+    if (chance(by_text ? 60 : 0)) {
+      draw_item(&no_coordinates, v, d, &terms[d], ANY, 0);
+    } else if (chance(70)) {
+      uint64_t lo = chance(50) ? 0 : draw(a->shape[d]);
+      uint64_t hi = chance(50) ? a->shape[d] : lo + 1 + draw(a->shape[d] - lo);
+
+      v->shown[d] = shown_range(lo, hi);
+      v->slice[v->v.n_slices++] =
+          (insitu_slice){.axis = d, .start = (int64_t)lo, .stop = (int64_t)hi};
+    }
+    n *= v->shown[d].n;
+  }
+  join_items(v, terms);
+  view_finish(v);
+  return n;
+}
+
 /* Some of the variables become channels of one output. */
 static inline void draw_into(
     const struct archive *ar, struct view *view, int n_views, insitu_variable *said) {

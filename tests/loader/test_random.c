@@ -59,6 +59,7 @@ struct walk {
   uint64_t world, rank, epoch, batch; /* batch: the next one */
   uint64_t start;                     /* the batch that it was moved to */
   struct epoch e;
+  const void *fixed; /* where the fixed array lies; NULL: it was not seen yet */
   unsigned max_held, n_held;
   uint64_t hash[MAX_HELD];
   uint64_t bad;    /* the first batch that a NaN or RAISE stops; UINT64_MAX: none */
@@ -182,6 +183,48 @@ static bool both_nan(const struct view *v, const unsigned char *got, const unsig
   return shows_nan(dtype, got) && shows_nan(dtype, want);
 }
 
+/* All elements of a box, as draw_box drew it. */
+static void check_box(const struct view *v, const unsigned char *got, const char *what) {
+  const struct array *a = v->array;
+  unsigned item = dtype_bytes(view_dtype(v));
+  uint64_t n = 1, at[MAX_DIMS];
+  unsigned char want[16];
+
+  for (int d = 0; d < a->ndim; d++) n *= v->shown[d].n;
+  for (uint64_t i = 0; i < n; i++) {
+    uint64_t rest = i;
+
+    for (int d = a->ndim - 1; d >= 0; d--) {
+      at[d] = v->shown[d].at[rest % v->shown[d].n];
+      rest /= v->shown[d].n;
+    }
+    show_element(v, array_at(a, at), want);
+    if (memcmp(got + i * item, want, item) && !both_nan(v, got + i * item, want))
+      differ("%s of '%s', select '%s': element %d differs", what, a->path,
+          v->v.select ? v->v.select : "", (int)i);
+  }
+}
+
+/* The fixed array, which is the last one. */
+static void check_fixed(struct walk *w, const insitu_batch *b) {
+  const struct view *v = &w->s->fixed;
+  const insitu_array *out = &b->arrays[w->s->n_outputs];
+  int64_t stride = 1;
+
+  if (strcmp(out->name, "fixed") || out->fixed != 1 || out->row_bytes || out->channels)
+    differ("the last array is no fixed one, but '%s'", out->name);
+  if (out->ndim != v->array->ndim || out->dtype != view_dtype(v))
+    differ("the fixed array has %d dimensions of dtype 0x%x", out->ndim, (unsigned)out->dtype);
+  for (int d = out->ndim; d-- > 0; stride *= out->shape[d])
+    if (out->shape[d] != (int64_t)v->shown[d].n || out->strides[d] != stride)
+      differ("the fixed array, axis %d: %d, not %d", d, (int)out->shape[d], (int)v->shown[d].n);
+  if (out->bytes != (uint64_t)stride * dtype_bytes(out->dtype))
+    differ("the fixed array has %d bytes", (int)out->bytes);
+  if (w->fixed && w->fixed != out->data) differ("the fixed array moved");
+  w->fixed = out->data;
+  check_box(v, out->data, "the fixed variable");
+}
+
 static void check_elements(const struct walk *w, const insitu_batch *b, const struct view *v) {
   const insitu_array *out = &b->arrays[v->output];
   const struct array *a = v->array;
@@ -281,7 +324,10 @@ static void check_batch(struct walk *w, const insitu_batch *b) {
       differ("%s epoch %d batch %d rank %d of %d row %d: anchor %d, not %d", part_names[w->part],
           (int)w->epoch, (int)w->batch, (int)w->rank, (int)w->world, (int)r,
           (int)b->sample_indices[r], (int)want[r]);
-  if (b->n_arrays != (uint64_t)w->s->n_outputs) differ("a batch of %d arrays", (int)b->n_arrays);
+  bool fixed = w->s->fixed.array;
+  if (b->n_arrays != (uint64_t)w->s->n_outputs + fixed)
+    differ("a batch of %d arrays", (int)b->n_arrays);
+  if (fixed) check_fixed(w, b);
   for (int i = 0; i < w->s->n_views; i++) {
     check_shape(w, b, &w->view[i]);
     check_elements(w, b, &w->view[i]);
@@ -307,7 +353,8 @@ static void release_one(struct walk *w) {
   if (hash_batch(b) != w->hash[k])
     differ("batch %d of %s changed while it was held", (int)b->index, part_names[w->part]);
   for (uint64_t i = 0; i < b->n_arrays; i++)
-    if (b->arrays[i].bytes && chance(50)) memset(b->arrays[i].data, 0xcc, b->arrays[i].bytes);
+    if (b->arrays[i].bytes && !b->arrays[i].fixed && chance(50))
+      memset(b->arrays[i].data, 0xcc, b->arrays[i].bytes);
   insitu_batch_release(&batches[w->slot][k]);
   w->n_held--;
   batches[w->slot][k] = batches[w->slot][w->n_held];
@@ -631,7 +678,8 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
                            (!narrows(&s->view[i]) && !narrows(&s->view[k])));
   if (insitu_loader_stats(ld, &st, &err)) differ("insitu_loader_stats: %s", err.message);
   uint64_t batches = plan->slabs * plan->slab_bytes;
-  uint64_t memory = batches + plan->table_bytes + plan->inflight_bytes + plan->cache_bytes;
+  uint64_t memory =
+      batches + plan->table_bytes + plan->fixed_bytes + plan->inflight_bytes + plan->cache_bytes;
   const struct {
     const char *name;
     uint64_t got, want;
@@ -716,60 +764,34 @@ static insitu_loader_desc desc_of(const struct setup *s, uint64_t world, uint64_
   d.rank = s->refused && d.rank ? d.rank : (int32_t)rank;
   if (world > 1 || d.world) d.world = (int32_t)world;
   d.batch_size = s->global / world;
+  if (!s->fixed.array || s->refused) return d;
+  insitu_variable *all = own((d.n_variables + 1) * sizeof *all);
+  memcpy(all, d.variables, d.n_variables * sizeof *all);
+  all[d.n_variables++] = s->fixed.v;
+  d.variables = all;
   return d;
 }
 
 /* Any box of an array, now: insitu_read. alone: nothing else reads meanwhile, so that statistics
  * can be compared. */
 static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
-  static const struct archive no_coordinates; /* their reads would be counted as well */
   struct view v = s->view[draw((uint64_t)s->n_views)];
   const struct array *a = v.array;
   insitu_error err = {0};
   insitu_shape shape;
   insitu_stats before, after;
-  uint64_t n = 1, at[MAX_DIMS], absent = 0;
+  uint64_t n, absent = 0;
 
   v.v.offset = 0;
-  v.v.n_steps = v.v.n_slices = 0;
-  v.v.slices = v.slice;
-  v.v.select = v.v.into = NULL;
-  bool by_text = chance(40);
-  const char *terms[MAX_DIMS] = {0};
-  for (int d = 0; d < a->ndim; d++) {
-    v.shown[d] = shown_range(0, a->shape[d]);
-    if (chance(by_text ? 60 : 0)) {
-      draw_item(&no_coordinates, &v, d, &terms[d], ANY, 0);
-    } else if (chance(70)) {
-      uint64_t lo = chance(50) ? 0 : draw(a->shape[d]);
-      uint64_t hi = chance(50) ? a->shape[d] : lo + 1 + draw(a->shape[d] - lo);
-
-      v.shown[d] = shown_range(lo, hi);
-      v.slice[v.v.n_slices++] =
-          (insitu_slice){.axis = d, .start = (int64_t)lo, .stop = (int64_t)hi};
-    }
-    n *= v.shown[d].n;
-  }
-  join_items(&v, terms);
-  view_finish(&v);
+  v.v.n_steps = 0;
+  v.v.into = NULL;
+  n = draw_box(&v);
   unsigned item = dtype_bytes(view_dtype(&v));
-  unsigned char *got = own(n * item), want[16];
+  unsigned char *got = own(n * item);
   if (insitu_loader_stats(ld, &before, NULL)) differ("no statistics");
   insitu_status status = insitu_read(ld, &v.v, got, n * item, &shape, &err);
   if (status == INSITU_E_BUDGET && s->desc.memory_budget < UINT64_C(1) << 28) return;
-  for (uint64_t i = 0; i < n; i++) {
-    uint64_t rest = i;
-
-    for (int d = a->ndim - 1; d >= 0; d--) {
-      at[d] = v.shown[d].at[rest % v.shown[d].n];
-      rest /= v.shown[d].n;
-    }
-    if (status) break;
-    show_element(&v, array_at(a, at), want);
-    if (memcmp(got + i * item, want, item) && !both_nan(&v, got + i * item, want))
-      differ("insitu_read of '%s', select '%s': element %d differs", a->path,
-          v.v.select ? v.v.select : "", (int)i);
-  }
+  if (!status) check_box(&v, got, "insitu_read");
   struct chunk_set chunks = chunk_set(a);
   uint64_t reads = chunk_set_add(&chunks, &v, -1, 1, &absent);
   if (absent && s->desc.on_absent_chunk == INSITU_RAISE) {
@@ -932,6 +954,7 @@ static void resume(const struct setup *saved, const struct run *run) {
 
   *s = *saved;
   if (chance(40)) select_anew(s);
+  if (chance(50)) s->fixed.array = NULL; /* a state does not know of it */
   for (uint64_t r = 1; r <= run->lanes && n < 64; r++)
     if (run->lanes % r == 0) sizes[n++] = r;
   if (run->order == INSITU_SHUFFLED) {
