@@ -231,6 +231,7 @@
  *            decode_threads times decode scratch
  *            indexes of shards: in a sixteenth of memory_budget, but  cache_bytes
  *            at least one for each chunk in flight
+ *            with desc.coordinates 8 bytes for each value of them     in cache_bytes
  *            of a remote store 288 KiB for each connection, and up    in inflight_bytes
  *            to 16 MiB to know objects again
  *            fixed variables, in host memory whole pages of each;     fixed_bytes
@@ -375,6 +376,14 @@
  *   noleap, holds no sample and stands where it would be. Dates beyond the coordinate's ends are
  *   cut to them. A range without any sample is refused. insitu_sample_dates tells the dates of a
  *   batch's samples.
+ *
+ *   With desc.coordinates = 1 batches tell what their rows are. coordinates[row * n_axes + k] is
+ *   the value of the coordinate of axis k at the row's index on it: any number, such as a latitude.
+ *   time_us[row] is the row's time in microseconds, by the axis that the split is along, and
+ *   insitu_date_from_us writes it as a date of the batch's calendar. A value of a time that is no
+ *   date is an error when the loader is opened. Where that coordinate is no time, time_us is NULL.
+ *   It is so, too, where no dates are read from the units (months, years) or the values are
+ *   packed: the log (info) and insitu_loader_describe tell.
  *
  *   Axes have the names of dimension_names (v3) or _ARRAY_DIMENSIONS (v2). Arrays without names
  *   that an OME-NGFF image above them lists have the names of its axes (multiscales, 0.1 to 0.5),
@@ -694,9 +703,9 @@ enum {
    * library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their
    * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
    * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
-   * insitu_variable has map and fixed, insitu_array has fixed; insitu_loader_desc has axes, n_axes
-   * and split_axis, insitu_batch has axis_indices and n_axes, insitu_plan has space, dropped and
-   * fixed_bytes, insitu_order_desc has classes. */
+   * insitu_variable has map and fixed, insitu_array has fixed; insitu_loader_desc has axes, n_axes,
+   * split_axis and coordinates; insitu_batch has axis_indices, n_axes, coordinates, time_us and
+   * calendar; insitu_plan has space, dropped and fixed_bytes; insitu_order_desc has classes. */
   INSITU_API = 5,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -989,6 +998,10 @@ typedef struct insitu_loader_desc {
   /* Their coordinate (the array named as the sample axis, at the root or beside the array of the
    * first variable that is not fixed). */
   const char *time_path;
+  /* 1: batches carry each row's value in the coordinate of each axis, found as above, and its time:
+   * see insitu_batch. Coordinates are read whole when the loader is opened, with plan_only, too. 8
+   * bytes for each value are kept, out of memory_budget, and serve insitu_sample_dates as well. */
+  int32_t coordinates;
   insitu_split_range split[3];
   /* fractions: draw the chunks at random (by seed) instead of contiguously */
   int32_t split_shuffled;
@@ -1102,7 +1115,17 @@ typedef struct insitu_batch {
   const int64_t
       *axis_indices; /* (rows, n_axes): on each of these axes, in the order of desc.axes */
   uint64_t n_axes;
-  insitu_state after; /* restore this to go on behind this batch */
+  /* With desc.coordinates, else NULL: (rows, n_axes), the values of these indexes in the
+   * coordinates of the axes. As stored, but unpacked where they have scale_factor or add_offset;
+   * the nearest double of a 64-bit integer; NaN of an axis that has no coordinate of numbers. */
+  const double *coordinates;
+  /* With desc.coordinates, where the coordinate of the axis that the split is along is a time, else
+   * NULL: (rows), the microseconds from 1970-01-01T00:00 to each row, in the coordinate's own
+   * calendar. Parts of a microsecond are cut off, of floats rounded. insitu_date_from_us writes
+   * them as dates, and says what 0 is. */
+  const int64_t *time_us;
+  const char *calendar; /* of time_us, such as "noleap", a constant of the library; or NULL */
+  insitu_state after;   /* restore this to go on behind this batch */
 } insitu_batch;
 
 /* ---- what is known before reading ---- */
@@ -1150,7 +1173,8 @@ typedef struct insitu_plan {
   uint64_t fixed_bytes;       /* fixed arrays of the whole loader, in host memory */
   /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
   uint64_t inflight_bytes;
-  uint64_t cache_bytes; /* indexes of shards that the whole loader keeps */
+  /* indexes of shards, and with desc.coordinates these, that the whole loader keeps */
+  uint64_t cache_bytes;
   /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
   double variance_ratio;
 } insitu_plan;
@@ -1321,11 +1345,11 @@ typedef struct insitu_date {
 } insitu_date;
 
 /* The dates of n samples, such as the sample_indices of a batch (for a variable with an offset:
- * anchor + offset). The first call reads the coordinate of the sample axis, whole, as sample_from
- * does (time_path names another; see FORMATS in the manual), but it need not rise or fall; the
- * loader keeps 8 bytes for each sample, out of memory_budget; later calls read nothing. A chunk of
- * the coordinate that cannot be read is an error, with on_bad_chunk = INSITU_FILL, too. [as
- * insitu_read] */
+ * anchor + offset); with several axes, of indexes on the one that the split is along. The first
+ * call reads the coordinate of that axis, whole, as sample_from does (time_path names another; see
+ * FORMATS in the manual), but it need not rise or fall; the loader keeps 8 bytes for each sample,
+ * out of memory_budget; later calls read nothing. A chunk of the coordinate that cannot be read is
+ * an error, with on_bad_chunk = INSITU_FILL, too. [as insitu_read] */
 INSITU_DEF insitu_status insitu_sample_dates(
     insitu_loader *loader, const int64_t *samples, uint64_t n, insitu_date *out, insitu_error *err);
 
@@ -1336,6 +1360,16 @@ INSITU_DEF insitu_status insitu_date_from_int(
     int64_t value, const char *units, const char *calendar, insitu_date *out, insitu_error *err);
 INSITU_DEF insitu_status insitu_date_from_double(
     double value, const char *units, const char *calendar, insitu_date *out, insitu_error *err);
+
+/* The date of a number of microseconds, such as a batch's time_us, in a calendar, such as a batch's
+ * (NULL: standard). 0 is 1970-01-01T00:00; in UTC, where the coordinate's units name a time zone. A
+ * day has 24 hours, and there are no leap seconds. standard, proleptic_gregorian and julian give
+ * the same moment the same number: 0 is 1969-12-19 in julian. In noleap, all_leap and 360_day 0 is
+ * the 1970-01-01 of that calendar. So times of archives with one calendar compare, whatever their
+ * units. INSITU_E_FORMAT: a date beyond year 199000. INSITU_E_UNSUPPORTED: no such calendar. [any
+ * thread] */
+INSITU_DEF insitu_status insitu_date_from_us(
+    int64_t us, const char *calendar, insitu_date *out, insitu_error *err);
 
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of
  * its fields, but for api, objects, options, codecs, dates, plan_only, place and device, those of
@@ -3753,6 +3787,14 @@ static int64_t insitu__time_unit(const char *name, uint64_t n) {
   return 0;
 }
 
+/* What follows "since" in units that are a time, and how many characters the unit before it has;
+ * NULL: they are no time. */
+static const char *insitu__time_since(const char *units, uint64_t *n) {
+  const char *since = units + (*n = strcspn(units, " "));
+  insitu__time_space(&since);
+  return strncasecmp(since, "since ", 6) ? NULL : since + 6;
+}
+
 /* From the attributes units and calendar of what `what` names; calendar NULL: standard. */
 static insitu_status insitu__time_units(struct insitu__time_units *u, const char *what,
     const char *units, const char *calendar, insitu_error *err) {
@@ -3768,11 +3810,10 @@ static insitu_status insitu__time_units(struct insitu__time_units *u, const char
         what, calendar);
   const char *p = units;
   insitu__time_space(&p);
-  uint64_t n = strcspn(p, " ");
+  uint64_t n;
+  const char *since = insitu__time_since(p, &n);
   u->unit = insitu__time_unit(p, n);
-  const char *since = p + n;
-  insitu__time_space(&since);
-  if (strncasecmp(since, "since ", 6))
+  if (!since)
     return insitu__error_set(err, INSITU_E_FORMAT,
         "%s: units '%.80s' are not '<unit> since <date>', such as 'hours since 1900-01-01'; select "
         "samples by index",
@@ -3783,7 +3824,7 @@ static insitu_status insitu__time_units(struct insitu__time_units *u, const char
         u->unit ? "months and years have no fixed length"
                 : "the unit is not known (weeks, days, hours, minutes, seconds, milliseconds, "
                   "microseconds, nanoseconds are)");
-  if (!insitu__time_parse(since + 6, &d) || !insitu__time_period(u->calendar, &d, &u->start, &to) ||
+  if (!insitu__time_parse(since, &d) || !insitu__time_period(u->calendar, &d, &u->start, &to) ||
       u->start == to)
     return insitu__error_set(err, INSITU_E_FORMAT,
         "%s: units '%.80s': the reference date is none of calendar %s; correct it, or select "
@@ -23344,6 +23385,7 @@ struct insitu__geometry {
   uint64_t samples, chunk;      /* of that axis */
   uint64_t slab_bytes, indices; /* one batch on the host; where its sample indices lie */
   uint64_t places;              /* where the indexes on all axes lie; one axis: the same place */
+  uint64_t coordinates, times;  /* behind them, with desc.coordinates */
   uint64_t pinned_bytes;        /* of it, those of a second block, which is page-locked */
   uint64_t fixed_bytes;         /* of fixed outputs on the host, each with room of its own */
   struct insitu__geometry_device devices[INSITU__MAX_DEVICES];
@@ -24105,7 +24147,7 @@ static bool insitu__geometry_place(
 /* Places the outputs' blocks in a slab of `rows` rows: sample indices behind those that stay on
  * the host; page-locked ones, and those of each device, in a block of their own. */
 static insitu_status insitu__geometry_slab(
-    struct insitu__geometry *g, uint64_t rows, insitu_error *err) {
+    struct insitu__geometry *g, uint64_t rows, bool coordinates, insitu_error *err) {
   /* each block is a mapping of its own */
   uint64_t at = 0, pinned = 0, bytes = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t parts = 0; /* of one row: pieces that arrive by themselves */
@@ -24134,7 +24176,10 @@ static insitu_status insitu__geometry_slab(
   g->fixed_bytes = insitu__geometry_fixed_bytes(g, false);
   g->indices = g->places = at;
   if (g->n_axes > 1) g->places += rows * sizeof(int64_t);
-  uint64_t numbers = g->n_axes > 1 ? 1 + g->n_axes : 1; /* of each row */
+  uint64_t numbers = g->n_axes > 1 ? 1 + g->n_axes : 1; /* of each row, of 8 bytes all */
+  g->coordinates = at + rows * numbers * sizeof(int64_t);
+  g->times = g->coordinates + rows * g->n_axes * sizeof(double);
+  if (coordinates) numbers += g->n_axes + 1;
   ok = ok && insitu__base_mul(rows, numbers * sizeof(int64_t), &bytes) &&
        insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 && pinned < PTRDIFF_MAX / 4;
   g->pinned_bytes = insitu__base_ceil_div(pinned, page) * page;
@@ -24218,7 +24263,7 @@ static struct insitu__geometry *insitu__geometry_cut(const struct insitu__geomet
 
   for (uint64_t i = 0; ok && i < g->n_regions; i++) ok = insitu__geometry_views_of(g, desc, i);
   for (uint64_t i = 0; ok && i < g->n_arrays; i++) ok = insitu__geometry_list(&g->arrays[i]);
-  if (ok && !insitu__geometry_slab(g, desc->batch_size, NULL)) {
+  if (ok && !insitu__geometry_slab(g, desc->batch_size, desc->coordinates != 0, NULL)) {
     insitu__geometry_shapes(g);
     return g;
   }
@@ -29159,15 +29204,24 @@ struct insitu__loader_budget {
   pthread_mutex_t lock;
   atomic_uint_least64_t reserved; /* bytes of memory_budget, by iterators and reads */
   atomic_uint_least64_t tables;   /* the part of them that tables of iterators take */
+  atomic_uint_least64_t kept;     /* the part of them that coordinates take */
   /* Bytes of device_budget on each device, taken by iterators and fixed arrays. */
   uint64_t device[INSITU__MAX_DEVICES];
 };
 
+/* The coordinate of a sample axis, as it is stored. See >>dates. */
+struct insitu__loader_coordinate {
+  uint64_t *bits; /* of each value, of type dtype; NULL: it is not kept */
+  uint64_t n;
+  int32_t dtype; /* INSITU_I64, INSITU_U64 or INSITU_F64 */
+  bool dated;    /* it is a time, and every value a date by `units` */
+  struct insitu__time_units units;
+};
+
 /* Of a loader: the thread's alone that may call it where only one may. */
 struct insitu__loader_user {
-  /* Dates of all samples, in `calendar`; NULL: insitu_sample_dates was not called yet. */
-  int64_t *moments;
-  int calendar;
+  /* For insitu_sample_dates, read by its first call, where open has not read it. */
+  struct insitu__loader_coordinate dates;
   /* inline_io: when next returned last; nanoseconds spent outside it; next is running. */
   int64_t left, away;
   bool inside;
@@ -29194,7 +29248,7 @@ struct insitu_loader {
   /* Fixed after open. */
   insitu_loader_desc config; /* resolved; points to `blocks` */
   /* Per entry of insitu__config_fields: INSITU__CONFIG_FROM_... */
-  unsigned char origin[32];
+  unsigned char origin[64];
   struct insitu__loader_block *blocks;
   struct insitu__chain_hooks hooks;
   pid_t pid;
@@ -29205,8 +29259,12 @@ struct insitu_loader {
   struct insitu__loader_footprint footprint;
   struct insitu__loader_fixed *fixed; /* NULL: no output is fixed, or plan_only */
   insitu_array *arrays;               /* what insitu_loader_array returns */
-  int devices;                        /* CUDA devices, where some variable asks for one */
-  insitu_error no_device;             /* why there is none */
+  /* With desc.coordinates, of each axis; and why the one that the split is along has no dates,
+   * though it is a time, else empty. */
+  struct insitu__loader_coordinate coordinate[INSITU__MAX_AXES];
+  char undated[320];
+  int devices;            /* CUDA devices, where some variable asks for one */
+  insitu_error no_device; /* why there is none */
   bool reactor_open;
 
   /* Parts that say themselves who may call them. */
@@ -31428,6 +31486,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(sample_start, I64, DEFAULT, 0),
     INSITU__CONFIG_FIELD(sample_stop, I64, DEFAULT, 0),
     INSITU__CONFIG_FIELD(time_path, TEXT, DESC, 0),
+    INSITU__CONFIG_FIELD(coordinates, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(split, NONE, DEFAULT, 0),
     INSITU__CONFIG_FIELD(split_shuffled, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(split_spill, FLAG, DEFAULT, 0),
@@ -31920,19 +31979,24 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
   f->inflight_bytes = connections + c->max_inflight * each + c->decode_threads * scratch;
   if (f->slot_bytes) insitu__config_footprint_cache(ld);
   uint64_t total = insitu__codec_add_saturating(f->inflight_bytes, f->cache_bytes);
+  total = insitu__codec_add_saturating(total, ld->budget.kept);
   if (c->plan_only || total <= c->memory_budget) return INSITU_OK;
 
-  char remote[96] = "";
+  char others[160] = "";
+  int n = 0;
   if (connections)
-    snprintf(remote, sizeof remote,
+    n = snprintf(others, sizeof others,
         ", connections %" PRIu64 " bytes (see the option max_connections)", connections);
+  if (ld->budget.kept)
+    snprintf(others + n, sizeof others - (size_t)n,
+        ", the coordinate of the samples %" PRIu64 " bytes", (uint64_t)ld->budget.kept);
 
   return insitu__error_set(err, INSITU_E_BUDGET,
       "open: %" PRIu64 " chunks in flight of %" PRIu64 " bytes each, %" PRIu64
       " decoders with %" PRIu64 " bytes of scratch and %" PRIu64 " indexes of shards with %" PRIu64
       " bytes each%s need %" PRIu64 " bytes, memory_budget is %" PRIu64
       "; raise memory_budget, or lower max_inflight or decode_threads",
-      c->max_inflight, each, c->decode_threads, scratch, f->cache_slots, f->slot_bytes, remote,
+      c->max_inflight, each, c->decode_threads, scratch, f->cache_slots, f->slot_bytes, others,
       total, c->memory_budget);
 }
 
@@ -31950,6 +32014,11 @@ static void insitu__config_notes(
 
   if (c->n_options && !insitu__store_is_remote(&ld->source.store))
     emit(to, "options are not used: the archive is local, and they are settings of remote stores");
+  if (ld->undated[0]) {
+    snprintf(note, sizeof note, "time_us of batches is NULL: %s", ld->undated);
+    emit(to, note);
+  }
+
   int from = insitu__config_origin(ld, offsetof(insitu_loader_desc, decode_threads));
   uint64_t online = insitu__mem_online();
   if (c->decode_threads >= online) return;
@@ -31973,32 +32042,48 @@ static void insitu__config_log_note(void *to, const char *note) {
 }
 
 /* >>dates -------------------------------------------------------------------------------------- */
-/* The time coordinate: samples by date. At open, dates in the desc become indexes of samples; an
- * absent chunk's error names dates; insitu_sample_dates returns the dates of all samples.
+/* Coordinates of the sample axes, of which one is most often a time. At open, dates in the desc
+ * become indexes of samples; an absent chunk's error names dates; rows of batches carry their
+ * values and moment, and insitu_sample_dates returns the dates of any samples.
  *
- * A moment is a number of ticks in a calendar (>>time). The coordinate has one axis, that of the
- * samples, and its moments rise or fall throughout.
+ * The values are kept as they are stored, 8 bytes each, and become moments (>>time) when they are
+ * looked at. A coordinate has one axis, that of the samples. Where dates select, its moments rise
+ * or fall throughout.
  *
- * State: insitu_loader.user.moments, once insitu_sample_dates was called; its memory is part of
- * memory_budget. The _await functions run on the reactor thread and suspend. */
+ * State: insitu_loader.coordinate, read at open for desc.coordinates, and insitu_loader.user.dates,
+ * once insitu_sample_dates was called without it. Their memory is part of memory_budget. The _await
+ * functions run on the reactor thread and suspend. */
 
 /* ---- the coordinate ---- */
 
-/* Opens the array that holds the moments of the samples: desc.time_path, or the array named as
- * the sample axis, beside the first variable's array or at the root. The caller frees it in any
- * case. */
-static insitu_status insitu__dates_find_await(
-    insitu_loader *ld, struct insitu__zarr_array *z, insitu_error *err) {
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[0];
-  const char *path = ld->config.time_path, *dim = a->zarr.dim[a->axis];
+/* What the coordinate is read for, in the words of a message. */
+struct insitu__dates_need {
+  const char *name, *otherwise; /* how to do without it */
+  bool dates;                   /* it must be a time */
+};
+
+static const struct insitu__dates_need insitu__dates_selection = {
+    "dates", "select samples by index", true};
+static const struct insitu__dates_need insitu__dates_rows = {
+    "coordinates", "leave coordinates at 0", false};
+
+/* Opens the array that holds the coordinate of axis number k of the draw space: the array named as
+ * the axis, beside the first variable's array or at the root; or, of the axis that the split is
+ * along, desc.time_path. The caller frees it in any case. */
+static insitu_status insitu__dates_find_await(insitu_loader *ld,
+    const struct insitu__dates_need *need, unsigned k, struct insitu__zarr_array *z,
+    insitu_error *err) {
+  const struct insitu__geometry *g = &ld->geometry;
+  const struct insitu__geometry_array *a = &g->arrays[0];
+  const char *path = k == g->along ? ld->config.time_path : NULL;
+  const char *dim = a->zarr.dim[a->drawn[k].axis];
   insitu_status status = INSITU_E_NOTFOUND;
   memset(z, 0, sizeof *z);
   if (!path && !dim)
     return insitu__error_set(err, INSITU_E_NOTFOUND,
-        "dates, array %.200s: axis %u has no name, so that the coordinate of the samples is not "
-        "known; name it with time_path, or "
-        "select samples by index",
-        a->zarr.path, a->axis);
+        "%s, array %.200s: axis %u has no name, so that the coordinate of the samples is not "
+        "known; name it with time_path, or %s",
+        need->name, a->zarr.path, a->drawn[k].axis, need->otherwise);
 
   if (path) {
     status = insitu__source_array_await(&ld->source, path, z, err);
@@ -32006,25 +32091,24 @@ static insitu_status insitu__dates_find_await(
     status = insitu__read_find_coordinate_await(ld, a->zarr.path, dim, z, err);
     if (status == INSITU_E_NOTFOUND)
       return insitu__error_set(err, status,
-          "dates: there is no coordinate '%.80s' beside array %.200s or at the root to look dates "
-          "up in; name one with time_path, "
-          "or select samples by index",
-          dim, a->zarr.path);
+          "%s: there is no coordinate '%.80s' of the samples beside array %.200s or at the root; "
+          "name one with time_path, or %s",
+          need->name, dim, a->zarr.path, need->otherwise);
   }
 
   if (status) return status;
-  if (z->ndim != 1 || z->shape[0] != ld->geometry.samples)
-    return insitu__error_set(err, INSITU_E_SHAPE,
-        "dates, array %.200s: dates need a coordinate with one axis of %" PRIu64
-        " samples, and it is none; name another with time_path, or select samples by index",
-        z->path, ld->geometry.samples);
-
-  if (z->dtype >> 8 <= 2 && (z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE))
-    return INSITU_OK;
-  return insitu__error_set(err, INSITU_E_DTYPE,
-      "dates, array %.200s: %s is no type for dates; name another coordinate with time_path, or "
-      "select samples by index",
-      z->path, insitu__zarr_kind_name(z));
+  bool fits = z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE;
+  if (z->kind == INSITU__ZARR_DIFFERENCE) fits = !need->dates;
+  if (!fits || z->dtype >> 8 > 2)
+    return insitu__error_set(err, INSITU_E_DTYPE,
+        "%s, array %.200s: %s is no type for them; name another coordinate with time_path, or %s",
+        need->name, z->path, insitu__zarr_kind_name(z), need->otherwise);
+  if (z->ndim == 1 && z->shape[0] == g->axes[k].samples) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_SHAPE,
+      "%s, array %.200s: the coordinate of %" PRIu64
+      " samples has one axis of that length, and this array has not; name another with "
+      "time_path, or %s",
+      need->name, z->path, g->axes[k].samples, need->otherwise);
 }
 
 /* The units of a coordinate: of datetime64, or by the attributes units and calendar. */
@@ -32070,38 +32154,115 @@ static insitu_status insitu__dates_units(
   return status;
 }
 
-/* Reads the moments of samples [start, stop). A value that is no date is an error. */
-static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct insitu__zarr_array *z,
-    const struct insitu__time_units *u, uint64_t start, uint64_t stop, int64_t *moment,
-    insitu_error *err) {
-  /* Read as they are: float64 would not hold all of them. */
-  bool wide = z->dtype == INSITU_I64 || z->dtype == INSITU_U64;
-  insitu_slice slice = {.start = (int64_t)start, .stop = (int64_t)stop};
-  insitu_variable v = {.path = z->path, .slices = &slice, .n_slices = 1};
-  if (!wide) v.dtype = INSITU_F64;
-  struct insitu__read_call r = {.loader = ld,
-      .variable = &v,
-      .dst = (unsigned char *)moment,
-      .dst_bytes = (stop - start) * sizeof *moment,
-      .err = err};
-  r.exact = true; /* a fill value would be a wrong date */
-  insitu__read_await(&r);
-  for (uint64_t i = 0; !r.status && i < stop - start; i++) {
-    double x;
-    int64_t n = moment[i];
-    memcpy(&x, &n, sizeof x);
-    bool ok = false;
-    if (v.dtype) ok = insitu__time_from_double(u, x, &moment[i]);
-    else if (n >= 0 || z->dtype == INSITU_I64) /* else an uint64 beyond int64 */
-      ok = insitu__time_from_int(u, n, &moment[i]);
-    if (!ok)
-      r.status = insitu__error_set(err, INSITU_E_FORMAT,
-          "array '%.280s': its value at index %" PRIu64
-          " is no date, or one beyond year %d; select samples by index",
-          z->path, start + i, INSITU__TIME_YEARS);
+/* Whether a coordinate is a time, be it one that dates can be read from or not. */
+static bool insitu__dates_is_time(const struct insitu__zarr_array *z) {
+  struct insitu__text_json j = {0};
+  char units[128];
+  uint64_t n;
+  bool time = z->kind == INSITU__ZARR_DATE;
+  if (!time && z->attributes &&
+      !insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), "attributes", NULL))
+    time = insitu__text_json_string(
+               &j, insitu__text_json_get(&j, 0, "units"), units, sizeof units) >= 0 &&
+           insitu__time_since(units + strspn(units, " "), &n);
+  insitu__text_json_free(&j);
+  return time;
+}
+
+/* The type that a coordinate's values are kept in: float64 would not hold all 64-bit integers. */
+static int32_t insitu__dates_dtype(const struct insitu__zarr_array *z, bool packed) {
+  bool wide = !packed && (z->dtype == INSITU_I64 || z->dtype == INSITU_U64);
+  return wide ? z->dtype : INSITU_F64;
+}
+
+/* The units of a coordinate and the type that its values are kept in. Where no dates can be read
+ * from it, that is an error if dates are needed; else it has none, and ld->undated says why. */
+static insitu_status insitu__dates_describe(insitu_loader *ld,
+    const struct insitu__dates_need *need, unsigned k, const struct insitu__zarr_array *z,
+    struct insitu__loader_coordinate *c, bool *packed, insitu_error *err) {
+  insitu_error cause = {0};
+  double cycle;
+  insitu_status status = insitu__read_coordinate_attributes(z, &cycle, packed, err);
+  if (status) return status;
+  status = insitu__dates_units(z, &c->units, &cause);
+  bool undated = status == INSITU_E_UNSUPPORTED || status == INSITU_E_FORMAT;
+  if (status && (need->dates || !undated)) {
+    insitu__error_copy(err, &cause);
+    return status;
   }
 
+  c->dtype = insitu__dates_dtype(z, *packed);
+  c->dated = !undated && (need->dates || k == ld->geometry.along);
+  const char *advice = strrchr(cause.message, ';');
+  if (undated && k == ld->geometry.along && insitu__dates_is_time(z))
+    snprintf(ld->undated, sizeof ld->undated, "%.*s",
+        advice ? (int)(advice - cause.message) : INT_MAX, cause.message);
+  return INSITU_OK;
+}
+
+/* A value of a coordinate. */
+static double insitu__dates_value(const struct insitu__loader_coordinate *c, uint64_t i) {
+  double x;
+  memcpy(&x, &c->bits[i], sizeof x);
+  if (c->dtype == INSITU_I64) x = (double)(int64_t)c->bits[i];
+  if (c->dtype == INSITU_U64) x = (double)c->bits[i];
+  return x;
+}
+
+/* Its moment; false: it is no date. */
+static bool insitu__dates_moment(
+    const struct insitu__loader_coordinate *c, uint64_t i, int64_t *moment) {
+  if (c->dtype == INSITU_F64)
+    return insitu__time_from_double(&c->units, insitu__dates_value(c, i), moment);
+  if (c->dtype == INSITU_U64 && c->bits[i] > INT64_MAX) return false;
+  return insitu__time_from_int(&c->units, (int64_t)c->bits[i], moment);
+}
+
+/* The moment of a value that was seen to be a date. */
+static int64_t insitu__dates_at(const struct insitu__loader_coordinate *c, uint64_t i) {
+  int64_t moment = 0;
+  (void)insitu__dates_moment(c, i, &moment);
+  return moment;
+}
+
+/* Reads the values of samples [start, stop) to c->bits. Of a time, one that is no date is an
+ * error. */
+static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct insitu__zarr_array *z,
+    bool packed, uint64_t start, uint64_t stop, struct insitu__loader_coordinate *c,
+    insitu_error *err) {
+  insitu_slice slice = {.start = (int64_t)start, .stop = (int64_t)stop};
+  insitu_variable v = {.path = z->path, .slices = &slice, .n_slices = 1};
+  int64_t moment;
+  if (c->dtype == INSITU_F64) v.dtype = INSITU_F64;
+  /* Only packed values are decoded, because decoding would take a fill value of 0 for missing. */
+  if (packed) v.decode = INSITU_CF;
+  struct insitu__read_call r = {.loader = ld,
+      .variable = &v,
+      .dst = (unsigned char *)c->bits,
+      .dst_bytes = (stop - start) * sizeof *c->bits,
+      .err = err};
+  r.exact = true; /* a fill value would be a wrong value */
+  insitu__read_await(&r);
+  for (uint64_t i = 0; c->dated && !r.status && i < stop - start; i++)
+    if (!insitu__dates_moment(c, i, &moment))
+      r.status = insitu__error_set(err, INSITU_E_FORMAT,
+          "array '%.280s': its value at index %" PRIu64
+          " is no date, or one beyond year %d; correct it, or select samples by index, without "
+          "coordinates",
+          z->path, start + i, INSITU__TIME_YEARS);
+
   return r.status;
+}
+
+/* Reads the moments of all n values to `bits`. */
+static insitu_status insitu__dates_moments_await(insitu_loader *ld,
+    const struct insitu__zarr_array *z, const struct insitu__time_units *u, uint64_t *bits,
+    uint64_t n, insitu_error *err) {
+  struct insitu__loader_coordinate c = {
+      .bits = bits, .dtype = insitu__dates_dtype(z, false), .dated = true, .units = *u};
+  insitu_status status = insitu__dates_read_await(ld, z, false, 0, n, &c, err);
+  for (uint64_t i = 0; !status && i < n; i++) bits[i] = (uint64_t)insitu__dates_at(&c, i);
+  return status;
 }
 
 /* ---- dates for a message ---- */
@@ -32127,13 +32288,31 @@ struct insitu__dates_shown {
   bool before, after; /* some of the samples lie before, or after, what is valid */
 };
 
+/* The moments of the first and the last of samples [start, stop). */
+static insitu_status insitu__dates_first_last_await(insitu_loader *ld, uint64_t start,
+    uint64_t stop, int *calendar, int64_t *first, int64_t *last) {
+  struct insitu__zarr_array z;
+  uint64_t bits;
+  bool packed;
+  struct insitu__loader_coordinate c = {.bits = &bits};
+  const struct insitu__dates_need *need = &insitu__dates_selection;
+  insitu_status status = insitu__dates_find_await(ld, need, ld->geometry.along, &z, NULL);
+  if (!status) status = insitu__dates_describe(ld, need, ld->geometry.along, &z, &c, &packed, NULL);
+  if (!status) status = insitu__dates_read_await(ld, &z, packed, start, start + 1, &c, NULL);
+  if (!status) *first = insitu__dates_at(&c, 0);
+  if (!status) status = insitu__dates_read_await(ld, &z, packed, stop - 1, stop, &c, NULL);
+  if (!status) *last = insitu__dates_at(&c, 0);
+  *calendar = c.units.calendar;
+  insitu__zarr_array_free(&z);
+  return status;
+}
+
 /* The dates of samples [start, stop) of an array, for a message. */
 static void insitu__dates_of_await(insitu_loader *ld, const struct insitu__zarr_array *a,
     uint64_t start, uint64_t stop, struct insitu__dates_shown *out) {
-  struct insitu__zarr_array z;
-  struct insitu__time_units u;
   struct insitu__time_date d;
   int64_t first, last, from, to;
+  int calendar;
   char *root = NULL;
   memset(out, 0, sizeof *out);
   (void)insitu__group_attributes_await(&ld->source.group, "", &root, NULL);
@@ -32145,19 +32324,15 @@ static void insitu__dates_of_await(insitu_loader *ld, const struct insitu__zarr_
   }
 
   insitu__mem_free(root);
-  insitu_status status = insitu__dates_find_await(ld, &z, NULL);
-  if (!status) status = insitu__dates_units(&z, &u, NULL);
-  if (!status) status = insitu__dates_read_await(ld, &z, &u, start, start + 1, &first, NULL);
-  if (!status) status = insitu__dates_read_await(ld, &z, &u, stop - 1, stop, &last, NULL);
-  insitu__zarr_array_free(&z);
+  insitu_status status = insitu__dates_first_last_await(ld, start, stop, &calendar, &first, &last);
   if (status) return;
-  insitu__time_print(u.calendar, first, out->first);
-  insitu__time_print(u.calendar, last, out->last);
+  insitu__time_print(calendar, first, out->first);
+  insitu__time_print(calendar, last, out->last);
   /* the dates may fall */
   int64_t earliest = first < last ? first : last, latest = first < last ? last : first;
-  if (insitu__time_parse(out->valid_stop, &d) && insitu__time_period(u.calendar, &d, &from, &to))
+  if (insitu__time_parse(out->valid_stop, &d) && insitu__time_period(calendar, &d, &from, &to))
     out->after = latest >= to;
-  if (insitu__time_parse(out->valid_start, &d) && insitu__time_period(u.calendar, &d, &from, &to))
+  if (insitu__time_parse(out->valid_start, &d) && insitu__time_period(calendar, &d, &from, &to))
     out->before = earliest < from;
 }
 
@@ -32166,23 +32341,26 @@ static void insitu__dates_of_await(insitu_loader *ld, const struct insitu__zarr_
 /* A whole coordinate, while dates are looked up in it. */
 struct insitu__dates_time {
   const char *path;
+  const struct insitu__loader_coordinate *of;
   int calendar;
-  const int64_t *at;
   uint64_t n;
   bool falls;
 };
 
 /* Sees whether the coordinate falls, and that it rises or falls throughout. */
 static insitu_status insitu__dates_check(struct insitu__dates_time *t, insitu_error *err) {
-  t->falls = t->n > 1 && t->at[1] < t->at[0];
+  t->falls = t->n > 1 && insitu__dates_at(t->of, 1) < insitu__dates_at(t->of, 0);
+  int64_t last = insitu__dates_at(t->of, 0);
   for (uint64_t i = 1; i < t->n; i++) {
     char before[INSITU__TIME_TEXT], at[INSITU__TIME_TEXT];
-    if (t->falls ? t->at[i] < t->at[i - 1] : t->at[i] > t->at[i - 1]) continue;
+    int64_t now = insitu__dates_at(t->of, i), past = last;
+    last = now;
+    if (t->falls ? now < past : now > past) continue;
     return insitu__error_set(err, INSITU_E_FORMAT,
         "array '%.280s': its dates neither rise nor fall throughout: %s at index %" PRIu64
         " follows %s; select samples by index",
-        t->path, insitu__time_print(t->calendar, t->at[i], at), i,
-        insitu__time_print(t->calendar, t->at[i - 1], before));
+        t->path, insitu__time_print(t->calendar, now, at), i,
+        insitu__time_print(t->calendar, past, before));
   }
   return INSITU_OK;
 }
@@ -32192,7 +32370,8 @@ static uint64_t insitu__dates_before(const struct insitu__dates_time *t, int64_t
   uint64_t lo = 0, hi = t->n;
   while (lo < hi) {
     uint64_t mid = lo + (hi - lo) / 2;
-    if (t->falls ? t->at[mid] >= moment : t->at[mid] < moment) lo = mid + 1;
+    int64_t at = insitu__dates_at(t->of, mid);
+    if (t->falls ? at >= moment : at < moment) lo = mid + 1;
     else hi = mid;
   }
   return lo;
@@ -32223,11 +32402,24 @@ static insitu_status insitu__dates_range(const struct insitu__dates_time *t, con
       "open: %s: no sample lies from %.40s to %.40s: the dates of array '%.200s' go from %s to %s; "
       "correct the dates",
       what, from ? from : "the begin", to ? to : "the end", t->path,
-      insitu__time_print(t->calendar, t->at[0], first),
-      insitu__time_print(t->calendar, t->at[t->n - 1], last));
+      insitu__time_print(t->calendar, insitu__dates_at(t->of, 0), first),
+      insitu__time_print(t->calendar, insitu__dates_at(t->of, t->n - 1), last));
 }
 
-/* Puts indexes in the place of the configuration's dates. */
+/* Puts indexes in the place of the dates that axis number k of desc.axes has. */
+static insitu_status insitu__dates_resolve_axis(
+    insitu_loader *ld, const struct insitu__dates_time *t, unsigned k, insitu_error *err) {
+  insitu_axis *axis = (insitu_axis *)(uintptr_t)&ld->config.axes[k]; /* the loader's copy */
+  char what[40];
+  if (!axis->from && !axis->to) return INSITU_OK;
+  snprintf(what, sizeof what, "from and to of axes[%u]", k);
+  insitu_status status =
+      insitu__dates_range(t, what, axis->from, axis->to, &axis->start, &axis->stop, err);
+  axis->from = axis->to = NULL;
+  return status;
+}
+
+/* Puts indexes in the place of the dates of the samples and of the splits. */
 static insitu_status insitu__dates_resolve(
     insitu_loader *ld, const struct insitu__dates_time *t, insitu_error *err) {
   static const char *const names[] = {
@@ -32243,14 +32435,17 @@ static insitu_status insitu__dates_resolve(
     insitu__config_from(ld, offsetof(insitu_loader_desc, sample_stop), INSITU__CONFIG_FROM_ARCHIVE);
   }
 
+  /* An open end is that of the samples that take part. */
+  const insitu_axis *axis = c->n_axes ? &c->axes[ld->geometry.along] : NULL;
+  int64_t start = axis ? axis->start : c->sample_start, stop = axis ? axis->stop : c->sample_stop;
   for (int p = 0; p < 3 && !status; p++) {
     insitu_split_range *r = &c->split[p];
     if (!r->from && !r->to) continue;
     /* the dates of the range's two ends */
     const char *first = t->falls ? r->to : r->from, *last = t->falls ? r->from : r->to;
     status = insitu__dates_range(t, names[p], r->from, r->to, &r->start, &r->stop, err);
-    if (!first) r->start = c->sample_start; /* an open end is that of the samples that take part */
-    if (!last && c->sample_stop) r->stop = c->sample_stop;
+    if (!first) r->start = start;
+    if (!last && stop) r->stop = stop;
     r->from = r->to = NULL;
   }
 
@@ -32258,73 +32453,96 @@ static insitu_status insitu__dates_resolve(
 }
 
 /* Gives back what insitu__dates_coordinate_await took. */
-static void insitu__dates_coordinate_free(insitu_loader *ld, int64_t *at) {
-  if (!at) return;
-  ld->budget.reserved -= ld->geometry.samples * sizeof *at;
-  ld->count.memory_bytes -= ld->geometry.samples * sizeof *at;
-  insitu__mem_free(at);
+static void insitu__dates_coordinate_free(insitu_loader *ld, struct insitu__loader_coordinate *c) {
+  if (!c->bits) return;
+  uint64_t bytes = c->n * sizeof *c->bits;
+  ld->budget.kept -= bytes;
+  ld->budget.reserved -= bytes;
+  ld->count.memory_bytes -= bytes;
+  insitu__mem_free(c->bits);
+  memset(c, 0, sizeof *c);
 }
 
-/* Takes memory from memory_budget for the dates of all samples and reads them;
- * insitu__dates_coordinate_free gives both back. z is the coordinate, to be freed in any case. On
- * error *out is NULL. */
-static insitu_status insitu__dates_coordinate_await(insitu_loader *ld, struct insitu__zarr_array *z,
-    struct insitu__time_units *u, int64_t **out, insitu_error *err) {
-  uint64_t n = ld->geometry.samples, bytes = n * sizeof **out, left;
-  *out = NULL;
-  *u = (struct insitu__time_units){0};
-  insitu_status status = insitu__dates_find_await(ld, z, err);
-  if (!status) status = insitu__dates_units(z, u, err);
+/* Takes memory from memory_budget for the coordinate of axis number k and reads it;
+ * insitu__dates_coordinate_free gives both back. z is the coordinate's array, to be freed in any
+ * case. On error *out is empty. */
+static insitu_status insitu__dates_coordinate_await(insitu_loader *ld,
+    const struct insitu__dates_need *need, unsigned k, struct insitu__zarr_array *z,
+    struct insitu__loader_coordinate *out, insitu_error *err) {
+  uint64_t n = ld->geometry.axes[k].samples, bytes = n * sizeof *out->bits, left;
+  struct insitu__loader_coordinate c = {.n = n};
+  bool packed;
+  memset(out, 0, sizeof *out);
+  insitu_status status = insitu__dates_find_await(ld, need, k, z, err);
+  if (!status) status = insitu__dates_describe(ld, need, k, z, &c, &packed, err);
   if (status) return status;
   if (n > INSITU__MAX_COORDINATE || !insitu__loader_reserve(ld, bytes, 1, &left))
     return insitu__error_set(err, INSITU_E_BUDGET,
-        "array %.200s: %" PRIu64 " dates take more than what is left of memory_budget, or are more "
-        "than INSITU__MAX_COORDINATE; "
-        "raise memory_budget, or select samples by index",
-        z->path, n);
+        "%s, array %.200s: %" PRIu64 " values take more than what is left of memory_budget, or are "
+        "more than INSITU__MAX_COORDINATE; raise memory_budget, or %s",
+        need->name, z->path, n, need->otherwise);
 
-  int64_t *at = (int64_t *)insitu__mem_alloc(n, sizeof *at);
-  if (!at) {
+  c.bits = (uint64_t *)insitu__mem_alloc(n, sizeof *c.bits);
+  if (!c.bits) {
     ld->budget.reserved -= bytes;
     return insitu__error_set(err, INSITU_E_NOMEM,
-        "array %.200s: no memory for its dates; give the process more memory", z->path);
+        "%s, array %.200s: no memory for its values; give the process more memory", need->name,
+        z->path);
   }
 
+  insitu__loader_add(&ld->budget.kept, bytes);
   insitu__loader_memory(ld, bytes);
-  status = insitu__dates_read_await(ld, z, u, 0, n, at, err);
-  if (status) insitu__dates_coordinate_free(ld, at);
-  else *out = at;
+  status = insitu__dates_read_await(ld, z, packed, 0, n, &c, err);
+  if (status) insitu__dates_coordinate_free(ld, &c);
+  *out = c;
   return status;
 }
 
-/* At open: looks up the configuration's dates, where it has some. */
-static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
+/* Of axis number k: looks up the configuration's dates, where it has some, and keeps the coordinate
+ * where batches carry it. An axis that the split is not along need not have one for that. */
+static insitu_status insitu__dates_axis_await(insitu_loader *ld, unsigned k, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
-  bool dates = c->sample_from || c->sample_to;
-  for (int p = 0; p < 3; p++) dates = dates || c->split[p].from || c->split[p].to;
-  if (!dates) return INSITU_OK;
-  struct insitu__zarr_array z;
-  struct insitu__time_units u;
-  int64_t *at = NULL;
-  insitu_status status = insitu__dates_coordinate_await(ld, &z, &u, &at, err);
-  if (!status) {
-    struct insitu__dates_time t = {z.path, u.calendar, at, ld->geometry.samples, false};
-    status = insitu__dates_check(&t, err);
-    if (!status) status = insitu__dates_resolve(ld, &t, err);
-    insitu__dates_coordinate_free(ld, at);
-  }
+  bool along = k == ld->geometry.along, rows = c->coordinates != 0;
+  bool own = c->n_axes && (c->axes[k].from || c->axes[k].to);
+  bool samples = along && (c->sample_from || c->sample_to);
+  for (int p = 0; along && p < 3; p++) samples = samples || c->split[p].from || c->split[p].to;
+  if (!own && !samples && !rows) return INSITU_OK;
 
+  bool dates = own || samples;
+  struct insitu__zarr_array z;
+  struct insitu__loader_coordinate at;
+  insitu_error cause = {0};
+  insitu_status status = insitu__dates_coordinate_await(
+      ld, dates ? &insitu__dates_selection : &insitu__dates_rows, k, &z, &at, &cause);
+  bool none = status == INSITU_E_NOTFOUND || status == INSITU_E_DTYPE;
+  if (none && !along && !dates) status = INSITU_OK;
+  if (status) insitu__error_copy(err, &cause);
+
+  struct insitu__dates_time t = {z.path, &at, at.units.calendar, at.n, false};
+  if (!status && dates) status = insitu__dates_check(&t, err);
+  if (!status && own) status = insitu__dates_resolve_axis(ld, &t, k, err);
+  if (!status && samples) status = insitu__dates_resolve(ld, &t, err);
+  if (!status && rows) ld->coordinate[k] = at;
+  else insitu__dates_coordinate_free(ld, &at);
   insitu__zarr_array_free(&z);
   return status;
 }
 
-/* The first call of insitu_sample_dates: reads the moments of all samples and keeps them. */
+/* At open: the coordinates of all axes. */
+static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
+  insitu_status status = INSITU_OK;
+  for (unsigned k = 0; !status && k < ld->geometry.n_axes; k++)
+    status = insitu__dates_axis_await(ld, k, err);
+  return status;
+}
+
+/* The first call of insitu_sample_dates, where open has read no dates: reads them and keeps
+ * them. */
 static void insitu__dates_keep_await(void *arg) {
   struct insitu__loader_call *d = (struct insitu__loader_call *)arg;
   struct insitu__zarr_array z;
-  struct insitu__time_units u;
-  d->status = insitu__dates_coordinate_await(d->loader, &z, &u, &d->loader->user.moments, d->err);
-  d->loader->user.calendar = u.calendar;
+  d->status = insitu__dates_coordinate_await(d->loader, &insitu__dates_selection,
+      d->loader->geometry.along, &z, &d->loader->user.dates, d->err);
   insitu__zarr_array_free(&z);
 }
 
@@ -32522,8 +32740,7 @@ static insitu_status insitu__join_read_await(insitu_loader *ld, struct insitu__j
 
   struct insitu__time_units u;
   insitu_status status = insitu__dates_units(&c->zarr, &u, err);
-  if (!status)
-    status = insitu__dates_read_await(ld, &c->zarr, &u, 0, n, (int64_t *)(void *)c->at, err);
+  if (!status) status = insitu__dates_moments_await(ld, &c->zarr, &u, c->at, n, err);
   if (status) return status;
   c->which = u.calendar;
   c->way = way;
@@ -33446,16 +33663,25 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base) {
     insitu__pass_launch(ld);
 }
 
-/* Writes what a row of a batch shows: its index on the first axis of the draw space and, where
- * there are several, on all of them. */
-static void insitu__pass_index(const insitu_iter *it, const struct insitu__loader_slab *slab,
+/* Writes what a row of a batch tells of itself: its index on the first axis of the draw space and,
+ * where there are several, on all of them; its coordinates and its time. */
+static void insitu__pass_row(const insitu_iter *it, const struct insitu__loader_slab *slab,
     uint64_t row, const int64_t *anchor) {
   const struct insitu__geometry *g = it->plan.shown;
+  const struct insitu__loader_coordinate *c = it->loader->coordinate;
+  double *value = (double *)(void *)(slab->memory + g->coordinates) + row * g->n_axes;
 
   ((int64_t *)(void *)(slab->memory + g->indices))[row] = anchor[0];
   if (g->n_axes > 1)
     memcpy(slab->memory + g->places + row * g->n_axes * sizeof *anchor, anchor,
         g->n_axes * sizeof *anchor);
+
+  if (!c[g->along].bits) return;
+  for (unsigned k = 0; k < g->n_axes; k++)
+    value[k] = c[k].bits ? insitu__dates_value(&c[k], (uint64_t)anchor[k]) : __builtin_nan("");
+  if (c[g->along].dated)
+    ((int64_t *)(void *)(slab->memory + g->times))[row] =
+        insitu__dates_at(&c[g->along], (uint64_t)anchor[g->along]);
 }
 
 /* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
@@ -33478,7 +33704,7 @@ static bool insitu__pass_scan(insitu_iter *it) {
     if (!insitu__pass_place(it, number, number)) return false;
     struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
     switch (it->sched.tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(s)) {
-    case INSITU__PLAN_ROW: insitu__pass_index(it, slab, s->row, s->anchor); break;
+    case INSITU__PLAN_ROW: insitu__pass_row(it, slab, s->row, s->anchor); break;
     case INSITU__PLAN_BATCH:
       insitu__rows_count_down(it, slab, INSITU__LOADER_SCANNING - s->batch_parts);
       break;
@@ -34508,9 +34734,16 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   b->epoch = slab->number / it->batches;
   b->index = slab->number % it->batches;
   b->rows = slab->rows;
+  const struct insitu__loader_coordinate *c = &it->loader->coordinate[g->along];
   b->sample_indices = (const int64_t *)(const void *)(slab->memory + g->indices);
   b->axis_indices = (const int64_t *)(const void *)(slab->memory + g->places);
   b->n_axes = g->n_axes;
+  if (c->bits) b->coordinates = (const double *)(const void *)(slab->memory + g->coordinates);
+  if (c->dated) {
+    b->time_us = (const int64_t *)(const void *)(slab->memory + g->times);
+    b->calendar = insitu__time_calendars[c->units.calendar];
+  }
+
   for (uint64_t i = 0; i < g->n_outputs; i++) {
     const struct insitu__geometry_output *out = &g->outputs[i];
     if (out->fixed) continue; /* insitu__pass_slab_init did it */
@@ -34706,7 +34939,7 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
   if (!status) status = insitu__open_select_await(ld, err);
   if (!status) status = insitu__geometry_init(g, c, err);
   if (!status) status = insitu__open_places(ld, err);
-  if (!status) status = insitu__geometry_slab(g, c->batch_size, err);
+  if (!status) status = insitu__geometry_slab(g, c->batch_size, c->coordinates != 0, err);
   if (!status && !g->samples)
     status = insitu__error_set(
         err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
@@ -34809,7 +35042,8 @@ static void insitu__open_destroy(insitu_loader *ld) {
   }
 
   insitu__fixed_leave(ld->fixed);
-  insitu__mem_free(ld->user.moments);
+  for (unsigned k = 0; k < INSITU__MAX_AXES; k++) insitu__mem_free(ld->coordinate[k].bits);
+  insitu__mem_free(ld->user.dates.bits);
   insitu__mem_free(ld->tiles);
   insitu__mem_free(ld->scratch);
   insitu__mem_free(ld->arrays);
@@ -35624,14 +35858,15 @@ static void insitu__describe_memory(
     struct insitu__text_buffer *b, const insitu_loader *ld, const insitu_stats *stats) {
   const struct insitu__loader_footprint *f = &ld->footprint;
   uint64_t tables = insitu__loader_get(&ld->budget.tables);
-  uint64_t fixed = ld->fixed ? ld->geometry.fixed_bytes : 0, others = tables + fixed;
+  uint64_t fixed = ld->fixed ? ld->geometry.fixed_bytes : 0;
+  uint64_t kept = insitu__loader_get(&ld->budget.kept), others = tables + fixed + kept;
   uint64_t reserved = stats->memory_promised - f->inflight_bytes - f->cache_bytes;
 
   insitu__text_buffer_printf(b,
       "}, \"memory\": {\"slabs\": %" PRIu64 ", \"tables\": %" PRIu64 ", \"fixed\": %" PRIu64
-      ", \"in_flight\": %" PRIu64 ", \"indexes\": %" PRIu64 ", \"reserved_now\": %" PRIu64
-      ", \"budget\": %" PRIu64 "}",
-      reserved - insitu__base_min(others, reserved), tables, fixed, f->inflight_bytes,
+      ", \"coordinates\": %" PRIu64 ", \"in_flight\": %" PRIu64 ", \"indexes\": %" PRIu64
+      ", \"reserved_now\": %" PRIu64 ", \"budget\": %" PRIu64 "}",
+      reserved - insitu__base_min(others, reserved), tables, fixed, kept, f->inflight_bytes,
       f->cache_bytes, stats->memory_promised, ld->config.memory_budget);
 }
 
@@ -35835,6 +36070,8 @@ INSITU_DEF insitu_status insitu_loader_plan(
   out->fixed_bytes = ld->geometry.fixed_bytes;
   out->inflight_bytes = ld->footprint.inflight_bytes;
   out->cache_bytes = ld->footprint.cache_bytes;
+  for (unsigned k = 0; k < INSITU__MAX_AXES; k++)
+    out->cache_bytes += ld->coordinate[k].n * sizeof *ld->coordinate[k].bits;
   return INSITU_OK;
 }
 
@@ -35929,7 +36166,9 @@ INSITU_DEF insitu_status insitu_sample_dates(
     return insitu__error_set(err, INSITU_E_ARG,
         "dates: the loader has no variables, and so no sample axis; give it one");
 
-  if (!ld->user.moments) {
+  const struct insitu__loader_coordinate *c = &ld->coordinate[ld->geometry.along];
+  if (!c->dated) c = &ld->user.dates;
+  if (!c->bits) {
     struct insitu__loader_call d = {.loader = ld, .err = err};
     status = insitu__public_run_read(ld, "dates", insitu__dates_keep_await, &d, &d.status, err);
     if (status) return status;
@@ -35940,7 +36179,7 @@ INSITU_DEF insitu_status insitu_sample_dates(
       return insitu__error_set(err, INSITU_E_ARG,
           "dates: there is no sample %" PRId64 ", the archive has %" PRIu64 "; give numbers from 0",
           samples[i], ld->geometry.samples);
-    insitu__time_date(ld->user.calendar, ld->user.moments[samples[i]], &out[i]);
+    insitu__time_date(c->units.calendar, insitu__dates_at(c, (uint64_t)samples[i]), &out[i]);
   }
 
   return INSITU_OK;
@@ -35974,6 +36213,24 @@ INSITU_DEF insitu_status insitu_date_from_int(
 INSITU_DEF insitu_status insitu_date_from_double(
     double value, const char *units, const char *calendar, insitu_date *out, insitu_error *err) {
   return insitu__public_date(NULL, value, units, calendar, out, err);
+}
+
+INSITU_DEF insitu_status insitu_date_from_us(
+    int64_t us, const char *calendar, insitu_date *out, insitu_error *err) {
+  insitu__error_begin(err);
+  if (!out) return insitu__error_set(err, INSITU_E_ARG, "date: out is NULL; give an insitu_date");
+  int rule = calendar ? insitu__time_calendar(calendar) : INSITU__TIME_STANDARD;
+  if (rule < 0)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "date: calendar '%.60s' is not known (standard, proleptic_gregorian, julian, noleap, "
+        "all_leap and 360_day are); give the calendar of the batch",
+        calendar);
+  if (us > INSITU__TIME_MOST || us < -INSITU__TIME_MOST)
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "date: %" PRId64 " microseconds are a date beyond year %d; correct it", us,
+        INSITU__TIME_YEARS);
+  insitu__time_date(rule, us, out);
+  return INSITU_OK;
 }
 
 INSITU_DEF insitu_status insitu_read_strings(

@@ -533,6 +533,7 @@ static inline void draw_split(struct setup *s) {
   s->desc.split_gap = chance(75) ? 0 : 1 + draw(5);
   s->desc.split_spill = chance(25);
   if (s->hard_date) s->desc.time_path = s->archive.time->path;
+  s->desc.coordinates = s->archive.time && s->samples % 2;
 }
 
 /* ---- the rest of the configuration ---- */

@@ -309,6 +309,30 @@ static void check_shape(const struct walk *w, const insitu_batch *b, const struc
   if ((uintptr_t)out->data % 256) differ("variable '%s' is not aligned", out->name);
 }
 
+/* The value and the moment of each row, where batches carry them. */
+static void check_coordinates(const struct walk *w, const insitu_batch *b) {
+  const struct array *time = w->s->archive.time;
+  int64_t zero = days_of(w->s->calendar, 1970, 1, 1) * 86400;
+
+  if (!w->s->desc.coordinates) {
+    if (b->coordinates || b->time_us || b->calendar) differ("coordinates that nobody asked for");
+    return;
+  }
+  for (uint64_t r = 0; r < b->rows; r++) {
+    int64_t at = b->sample_indices[r], whole;
+    double x;
+
+    memcpy(&x, time->data + 8 * at, 8);
+    memcpy(&whole, time->data + 8 * at, 8);
+    if (time->type->kind == KIND_INT) x = (double)whole;
+    if (b->coordinates[r] != x)
+      differ("coordinate of anchor %d: %.17g, not %.17g", (int)at, b->coordinates[r], x);
+    if (b->time_us[r] != (w->s->seconds[at] - zero) * 1000000)
+      differ("time of anchor %d: %" PRId64 " us, not %" PRId64 " s", (int)at, b->time_us[r],
+          w->s->seconds[at] - zero);
+  }
+}
+
 static void check_batch(struct walk *w, const insitu_batch *b) {
   int64_t want[4096];
   uint64_t n = epoch_batch(&w->e, w->world, w->rank, w->batch, want);
@@ -324,10 +348,15 @@ static void check_batch(struct walk *w, const insitu_batch *b) {
       differ("%s epoch %d batch %d rank %d of %d row %d: anchor %d, not %d", part_names[w->part],
           (int)w->epoch, (int)w->batch, (int)w->rank, (int)w->world, (int)r,
           (int)b->sample_indices[r], (int)want[r]);
+<<<<<<< HEAD
   bool fixed = w->s->fixed.array;
   if (b->n_arrays != (uint64_t)w->s->n_outputs + fixed)
     differ("a batch of %d arrays", (int)b->n_arrays);
   if (fixed) check_fixed(w, b);
+=======
+  check_coordinates(w, b);
+  if (b->n_arrays != (uint64_t)w->s->n_outputs) differ("a batch of %d arrays", (int)b->n_arrays);
+>>>>>>> 3036637 (Batches tell the coordinate and the time of their rows)
   for (int i = 0; i < w->s->n_views; i++) {
     check_shape(w, b, &w->view[i]);
     check_elements(w, b, &w->view[i]);

@@ -588,6 +588,17 @@ static void test_cat_batch(void **state) {
     insitu_loader_close(&ld);
     insitu_iter_close(&it);
   }
+  /* what rows are, on request: mk's six hours each from 2000 on */
+#define ROWS "cat %s --batch 0,0 --var t --split val --batch-size 2 --coordinates "
+  assert_int_equal(run_tool(ROWS "--text --array time_us", archive()), 0);
+  assert_has(run_out, "\n  row 1: sample 161, coordinate 966, 2000-02-10T06:00\n");
+  assert_has(run_out, "\ntime_us int64 (2,)\n[950140800000000 950162400000000]\n");
+  assert_int_equal(run_tool(ROWS "--json", archive()), 0);
+  assert_has(run_out, "\"coordinates\": [960, 966]");
+  assert_has(run_out, "\"dates\": [\"2000-02-10T00:00\", \"2000-02-10T06:00\"]");
+  assert_int_equal(run_tool(ROWS "--npy --array coordinates", archive()), 0);
+  assert_memory_equal(run_out + 128, ((double[]){960, 966}), 16);
+  assert_int_equal(run_tool("cat %s --batch 0,0 --var t --array coordinates", archive()), 2);
   assert_int_equal(run_tool("cat %s --batch 0,1000 --var t", archive()), 2);
   assert_has(run_err, "an epoch has 5 batches, 0 to 4");
   assert_int_equal(run_tool("cat %s --batch 0 --var t", archive()), 2);

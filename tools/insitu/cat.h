@@ -318,17 +318,41 @@ static bool cat_parse_precision(int *precision) {
 
 /* ---- batches ---- */
 
+/* The arrays that tell what rows are, all of the batch's that there are; their number. */
+static uint64_t cat_rows(const insitu_batch *b, struct cat_data out[3], const char *names[3]) {
+  const struct {
+    const char *name;
+    const void *at;
+    int32_t dtype;
+  } of[] = {{"sample_indices", b->sample_indices, INSITU_I64},
+      {"coordinates", b->coordinates, INSITU_F64}, {"time_us", b->time_us, INSITU_I64}};
+  uint64_t n = 0;
+  for (size_t i = 0; i < TOOL_COUNT(of); i++) {
+    if (!of[i].at) continue;
+    names[n] = of[i].name;
+    out[n++] = (struct cat_data){.bytes = of[i].at,
+        .n_bytes = 8 * b->rows,
+        .count = b->rows,
+        .ndim = 1,
+        .dtype = of[i].dtype,
+        .shape = {(int64_t)b->rows}};
+  }
+  return n;
+}
+/* The date of a row, empty where the batch has none. */
+static const char *cat_date(const insitu_batch *b, uint64_t row, insitu_date *date) {
+  date->text[0] = 0;
+  if (b->time_us) insitu_date_from_us(b->time_us[row], b->calendar, date, NULL);
+  return date->text;
+}
 static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int precision) {
-  struct cat_data samples = {.bytes = b->sample_indices,
-      .n_bytes = 8 * b->rows,
-      .count = b->rows,
-      .ndim = 1,
-      .dtype = INSITU_I64};
-  struct cat_data one = samples;
+  struct cat_data rows[3], one;
+  const char *names[3];
+  uint64_t n_rows = cat_rows(b, rows, names);
   bool found = !cat_array;
   int code = TOOL_OK;
+  insitu_date date;
   struct tool_json_out j = {.to = stdout};
-  samples.shape[0] = (int64_t)b->rows;
   if (cat_wants_npy() && !cat_array && b->n_arrays > 1)
     return tool_usage_error(
         "a batch of %" PRIu64
@@ -342,31 +366,43 @@ static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int pre
     tool_json_list(&j, "sample_indices");
     for (uint64_t i = 0; i < b->rows; i++) tool_json_i64(&j, NULL, b->sample_indices[i]);
     tool_json_end(&j);
+    if (b->coordinates) tool_json_list(&j, "coordinates");
+    for (uint64_t i = 0; b->coordinates && i < b->rows; i++)
+      tool_json_double(&j, NULL, b->coordinates[i]);
+    if (b->coordinates) tool_json_end(&j);
+    if (b->time_us) tool_json_list(&j, "dates");
+    for (uint64_t i = 0; b->time_us && i < b->rows; i++)
+      tool_json_string(&j, NULL, cat_date(b, i, &date));
+    if (b->time_us) tool_json_end(&j);
+    if (b->calendar) tool_json_string(&j, "calendar", b->calendar);
     tool_json_object(&j, "arrays");
   } else if (!cat_wants_npy()) {
     printf("batch %" PRIu64 " of %" PRIu64 ", epoch %" PRIu64 ", %" PRIu64 " rows, samples ",
         b->index, it->batches, b->epoch, b->rows);
-    cat_print(&samples, precision);
+    cat_print(&rows[0], precision);
+    for (uint64_t i = 0; b->coordinates && i < b->rows; i++)
+      printf("  row %" PRIu64 ": sample %" PRId64 ", coordinate %.15g%s%s\n", i,
+          b->sample_indices[i], b->coordinates[i], b->time_us ? ", " : "", cat_date(b, i, &date));
   }
-  /* the last: the samples, by name only */
-  for (uint64_t i = 0; i <= b->n_arrays && code == TOOL_OK; i++) {
+  /* what rows are: by name only */
+  for (uint64_t i = 0; i < b->n_arrays + n_rows && code == TOOL_OK; i++) {
     const insitu_array *a = i < b->n_arrays ? &b->arrays[i] : NULL;
-    if (cat_array ? strcmp(cat_array, a ? a->name : "sample_indices") : !a) continue;
+    const char *name = a ? a->name : names[i - b->n_arrays];
+    if (cat_array ? strcmp(cat_array, name) : !a) continue;
     if (a) {
       one = (struct cat_data){
           .bytes = a->data, .n_bytes = a->bytes, .ndim = a->ndim, .dtype = a->dtype};
       memcpy(one.shape, a->shape, (size_t)a->ndim * sizeof *a->shape);
       one.count = cat_count(a->ndim, a->shape);
-    } else one = samples;
+    } else one = rows[i - b->n_arrays];
     found = true;
     if (cat_wants_npy()) code = cat_write_npy(&one, cat_out);
     else if (tool_json) {
-      tool_json_object(&j, a ? a->name : "sample_indices");
+      tool_json_object(&j, name);
       cat_json(&j, &one);
       tool_json_end(&j);
     } else {
-      printf("\n%s%s%s ", tool_style(TOOL_BOLD), a ? a->name : "sample_indices",
-          tool_style(TOOL_PLAIN));
+      printf("\n%s%s%s ", tool_style(TOOL_BOLD), name, tool_style(TOOL_PLAIN));
       cat_print_shape(&one);
       printf("\n");
       cat_print(&one, precision);
@@ -554,7 +590,8 @@ static int cat_run(int argc, char **argv) {
 
 static const struct tool_option cat_options[] = {
     {"batch", 'b', "E,I", "batch I of epoch E of a configuration, instead of a region", &cat_batch},
-    {"array", 'a', "LABEL", "only this array of the batch; sample_indices is one too", &cat_array},
+    {"array", 'a', "LABEL", "only this array of the batch; or sample_indices, coordinates, time_us",
+        &cat_array},
     {"output", 'o', "FILE", "write a .npy file", &cat_out},
     {"npy", 0, NULL, "write .npy to standard output (the default where that is no terminal)",
         &cat_npy},

@@ -37,6 +37,7 @@ static const char *const config_order_words[] = {"auto", "shuffled", "sequential
   X(sample_to, "sample-to", TEXT, NULL, "DATE", "... to the end of that")                          \
   X(time_path, "time-path", TEXT, NULL, "PATH",                                                    \
       "the samples' dates (the array named as their axis)")                                        \
+  X(coordinates, "coordinates", FLAG, NULL, NULL, "batches carry each row's coordinate and date")  \
   X(split_shuffled, "split-shuffled", FLAG, NULL, NULL, "draw the splits' chunks at random")       \
   X(split_spill, "split-spill", FLAG, NULL, NULL, "let windows read outside their split")          \
   X(split_gap, "split-gap", U64, NULL, "N", "samples left out between splits (0)")                 \

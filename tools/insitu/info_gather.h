@@ -465,28 +465,33 @@ struct info_dates { /* a piece of a coordinate on its way into memory */
   insitu_loader *loader;
   struct info_array *a;
   uint64_t start, stop;
-  int64_t *moment;
+  struct insitu__loader_coordinate at;
   insitu_status status;
 };
 static void info_dates_await(void *arg) {
   struct info_dates *d = (struct info_dates *)arg;
   d->status = insitu__dates_read_await(
-      d->loader, &d->a->z, &d->a->units, d->start, d->stop, d->moment, &d->a->undated);
+      d->loader, &d->a->z, false, d->start, d->stop, &d->at, &d->a->undated);
 }
 /* Samples [start, stop): their first and last date, and whether all follow each other by a->every,
  * which sample 0 and 1 set. */
 static bool info_dates_read(struct info *f, struct info_array *a, uint64_t start, uint64_t stop,
     int64_t *first, int64_t *last) {
   struct info_dates d = {.loader = f->loader, .a = a, .start = start, .stop = stop};
-  d.moment = (int64_t *)tool_alloc(stop - start, sizeof *d.moment);
+  d.at = (struct insitu__loader_coordinate){.bits = (uint64_t *)tool_alloc(stop - start, 8),
+      .dtype = insitu__dates_dtype(&a->z, false),
+      .dated = true,
+      .units = a->units};
   bool ok = insitu__reactor_call(&f->loader->reactor, info_dates_await, &d) == INSITU_OK &&
             d.status == INSITU_OK;
-  if (ok && !start) a->every = stop > 1 ? d.moment[1] - d.moment[0] : 0;
-  for (uint64_t i = 1; ok && i < stop - start; i++)
-    if (d.moment[i] - d.moment[i - 1] != a->every) a->every = 0;
-  if (ok) *first = d.moment[0];
-  if (ok) *last = d.moment[stop - start - 1];
-  insitu__mem_free(d.moment);
+  int64_t before = ok ? insitu__dates_at(&d.at, 0) : 0;
+  if (ok) *first = *last = before;
+  if (!start) a->every = ok && stop > 1 ? insitu__dates_at(&d.at, 1) - before : 0;
+  for (uint64_t i = 1; ok && i < stop - start; i++, before = *last) {
+    *last = insitu__dates_at(&d.at, i);
+    if (*last - before != a->every) a->every = 0;
+  }
+  insitu__mem_free(d.at.bits);
   return ok;
 }
 /* Reads the first and the last chunk of a coordinate of time. */

@@ -253,7 +253,7 @@ static const struct plan_row {
     PLAN_ROW("tables", BYTES, plan.table_bytes),
     PLAN_ROW("fixed arrays, of the loader", BYTES, plan.fixed_bytes),
     PLAN_ROW("chunks in flight, of the loader", BYTES, plan.inflight_bytes),
-    PLAN_ROW("indexes of shards, of the loader", BYTES, plan.cache_bytes),
+    PLAN_ROW("indexes of shards, coordinate", BYTES, plan.cache_bytes),
     PLAN_ROW("together", BYTES, memory_bytes)};
 
 static void plan_print_cell(const struct plan_row *row, const struct plan_cost *c) {
