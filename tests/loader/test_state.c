@@ -627,9 +627,97 @@ static void other_parts(void **state) {
   support_remove(root);
 }
 
+/* ---- several axes ---- */
+
+enum { PAIR = 3 }; /* elements of a sample */
+static void make_hindcasts(const char *root, uint64_t inits, uint64_t leads) {
+  double *values = malloc(inits * leads * PAIR * sizeof *values);
+  struct support_array h = {.name = "h",
+      .ndim = 3,
+      .shape = {inits, leads, PAIR},
+      .chunk = {2, 4, PAIR},
+      .dtype = INSITU_F32,
+      .format = 2,
+      .values = values,
+      .dims = "[\"init\",\"lead\",\"x\"]"};
+  for (uint64_t i = 0; i < inits * leads * PAIR; i++) /* the same at every length of the axes */
+    values[i] = (double)(i / PAIR / leads * 1000 + i / PAIR % leads * 10 + i % PAIR);
+  support_remove(root);
+  support_make(root, &h);
+  free(values);
+}
+
+/* Units of init x lead: a desc of zeros goes on with larger ones, also where both axes have grown
+ * beyond what takes part; an axis that has no end is another split. */
+static void several_axes(void **state) {
+  (void)state;
+  const char *root = support_path("axes");
+  static const insitu_variable h = {.label = "h"};
+  for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++)
+    for (int open_end = 0; open_end < 2; open_end++) {
+      insitu_axis axes[2] = {
+          {.dim = "init", .stop = 23}, {.dim = "lead", .stop = open_end ? 0 : 10}};
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = root,
+          .variables = &h,
+          .n_variables = 1,
+          .axes = axes,
+          .n_axes = 2,
+          .batch_size = ROWS,
+          .log = quiet,
+          .decode_threads = 2};
+      insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL, .order = order};
+      static float seen[2 * MOST][ROWS * PAIR];
+      insitu_state after = {{0}};
+      insitu_batch *b;
+      uint64_t n = 0;
+      make_hindcasts(root, 23, 10);
+      d.unit_chunks = 3;
+      d.block_chunks = 9;
+      if (order == INSITU_SHUFFLED) d.lanes = 4;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = open_iter_or_fail(ld, &id);
+      for (int ends = 0; ends < 2;) {
+        insitu_status status = insitu_iter_next(it, 20000, &b, NULL);
+        ends += status == INSITU_END;
+        if (status) continue;
+        memset(seen[n], 0, sizeof seen[n]);
+        memcpy(seen[n++], b->arrays[0].data, b->arrays[0].bytes);
+        if (n == 3) after = b->after;
+        insitu_batch_release(&b);
+      }
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+      assert_in_range(n, 50, 2 * MOST);
+      make_hindcasts(root, 26, 14);
+      d.unit_chunks = d.block_chunks = d.lanes = 0;
+      ld = open_or_fail(&d);
+      it = open_iter_or_fail(ld, &id);
+      if (open_end) {
+        refused(it, &after, INSITU_E_STATE, "split", "");
+        insitu_iter_close(&it);
+        insitu_loader_close(&ld);
+        continue;
+      }
+      insitu_error err = {0};
+      if (insitu_iter_restore(it, &after, &err)) fail_msg("%s", err.message);
+      for (uint64_t i = 3; i < n;) {
+        insitu_status status = insitu_iter_next(it, 20000, &b, NULL);
+        if (status == INSITU_END) continue;
+        assert_int_equal(status, INSITU_OK);
+        assert_memory_equal(seen[i++], b->arrays[0].data, b->arrays[0].bytes);
+        insitu_batch_release(&b);
+      }
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(adopts), cmocka_unit_test(again_and_again),
       cmocka_unit_test(beside_others), cmocka_unit_test(given), cmocka_unit_test(in_order),
-      cmocka_unit_test(budget), cmocka_unit_test(grown), cmocka_unit_test(other_parts)};
+      cmocka_unit_test(budget), cmocka_unit_test(grown), cmocka_unit_test(other_parts),
+      cmocka_unit_test(several_axes)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
