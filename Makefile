@@ -29,14 +29,14 @@ EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp examples/*
 FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.c)))
 TESTS    = $(basename $(notdir $(wildcard tests/*/test_*.c)))
 # Those without threads, and those that the backend of reads may make a difference to
-PURE_TESTS = test_blosc test_box test_codec test_coro test_cudasim test_http test_order test_plan test_select test_server \
+PURE_TESTS = test_blosc test_box test_codec test_coro test_cudasim test_http test_map test_order test_plan test_select test_server \
   test_sign test_text test_time test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
 # Those that call only what is public: they are linked with the implementation, which is compiled once
-LINKED_TESTS = test_axes test_corners test_dlpack test_fixed test_join test_random test_rows test_selection test_state test_steps \
+LINKED_TESTS = test_axes test_corners test_dlpack test_fixed test_join test_maps test_random test_rows test_selection test_state test_steps \
   test_stores test_strings
 # Those that also look into a loader: they link the public functions, and compile only the private ones that they call
 INSIDE_TESTS = test_cf test_check test_dates test_memory_store

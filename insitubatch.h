@@ -98,14 +98,6 @@
  *   error that names its neighbours. A dimension without a name is named by its number. An axis of
  *   which one value is shown stays an axis. Only chunks that hold something selected are read.
  *
- *   Samples of different arrays belong together by their index. Where the arrays have coordinates
- *   of their own along the sample axis, because they lie in different groups or name the axis
- *   differently, open reads these and compares them. A difference is an error that names the first
- *   pair. Dates are compared as instants, in whatever units they are written. Arrays beside each
- *   other share a coordinate, which is not read. map = INSITU_BY_INDEX of a variable leaves its
- *   array out of the comparison. sample_dim finds the axis by name: it may be the second one of an
- *   image (t, c, z, y, x) and the first one of its mask (z, y, x), chunked in different ways.
- *
  *   Variables with the same `into` are one output of the batch, which has channels as axis 1:
  *   (rows, channels[, n_steps], other axes). Axes of which select lists values or indexes become
  *   channels; other axes must have the same lengths in all of these variables. Channels come in the
@@ -146,6 +138,36 @@
  *     if (resume) insitu_iter_restore(train, &state, &err);
  *     insitu_iter_set_steps(train, "y", 1 + epoch / 5, &err);
  *
+ *   MAPS. The samples of the first variable's array are the anchors. Other arrays may have more or
+ *   fewer of them, from another date on: each array has a map from anchors to its own samples, and
+ *   an anchor without a partner in some array is dropped, and counted. offset and steps count
+ *   samples of the array itself: steps -5 to 0 of hourly fluxes are the six hours up to the sample
+ *   of a 6-hourly state. sample_dim finds the axis by name: it may be the second one of an image
+ *   (t, c, z, y, x) and the first one of its mask (z, y, x), chunked in other ways.
+ *
+ *     map = 0                Arrays of one length belong together by index. Where they have
+ *                            coordinates of their own, since they lie in different groups or name
+ *                            the axis differently, open reads these and compares them: a
+ *                            difference is an error that names the first pair. Arrays of other
+ *                            lengths are joined by their coordinates.
+ *     INSITU_BY_COORDINATE   joined by coordinates, whatever the lengths
+ *     INSITU_BY_INDEX        by index, whatever coordinates say, and by the rate: anchor * rate,
+ *                            or anchor / -rate where that divides
+ *     INSITU_BY_INDEX_FLOOR  anchor / -rate, rounded down: several anchors show one sample
+ *
+ *   Coordinates are joined where they are equal, and must rise throughout, or fall. Dates are
+ *   compared as instants, in whatever units they are written. Arrays beside each other share a
+ *   coordinate, which is not read. What is read for a split lies in the split: samples of another
+ *   array belong to the interval of anchors that their coordinate lies in, by a rate n that of
+ *   anchor * n. A reference chunk is counted in anchors, by what most anchors are joined by. Name
+ *   the coarser array first: an array that has a partner for every sixth anchor makes units of one
+ *   sample. A map needs an only sample axis.
+ *
+ *     const int64_t six[] = {-5, -4, -3, -2, -1, 0};
+ *     const insitu_variable joined[] = {{.label = "state", .path = "6h/t"},
+ *                                       {.label = "flux", .path = "1h/tp", .steps = six,
+ *                                        .n_steps = 6}};
+ *
  *   No sample is dropped silently. insitu_plan, insitu_loader_describe, `insitu plan` and the log
  *   (level info, when an iterator is opened) have one table: the samples of the archive, less what
  *   each reason drops, are what an epoch delivers. A sample counts for the first reason that holds:
@@ -154,6 +176,7 @@
  *     stride         an axis's stride leaves it out
  *     other_split    it belongs to another split, or to none
  *     gap            split_gap leaves it out
+ *     no_partner     nothing in another array belongs to it: see MAPS
  *     archive_edge   its window, by offset or steps, leaves the archive
  *     split_edge     its window leaves the split (never with split_spill)
  *     tail           too few are left for a last batch (shuffled; others in every epoch)
@@ -654,7 +677,7 @@
  *   >>source     an archive: the store that a url names, the cache in front of it, its hierarchy
  *   >>cf         CF conventions: packed and missing values
  *   >>select     the text of a selection to runs of indexes
- *   >>map        sample axes of two arrays, by their coordinates
+ *   >>map        from anchors to indexes of another array
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
  *   >>split      train, val, test; units; manifests
@@ -669,7 +692,7 @@
  *   >>fixed      fixed variables: their memory, loaded once, shared by all batches
  *   >>config     a loader's desc: its copy, origins, defaults, the memory that it takes
  *   >>dates      the time coordinate: samples by date
- *   >>join       whether the samples of different arrays belong together
+ *   >>join       which samples of different arrays belong together
  *   >>tile       one chunk on its way, from its key to its rows
  *   >>pass       an iterator: scan, uploads, state, delivery
  *   >>open       a loader opens and closes
@@ -703,7 +726,7 @@ enum {
    * library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their
    * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
    * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
-   * insitu_variable has map and fixed, insitu_array has fixed; insitu_loader_desc has axes, n_axes,
+   * insitu_variable has map, rate and fixed, insitu_array has fixed; insitu_loader_desc has axes, n_axes,
    * split_axis and coordinates; insitu_batch has axis_indices, n_axes, coordinates, time_us and
    * calendar; insitu_plan has space, dropped and fixed_bytes; insitu_order_desc has classes. */
   INSITU_API = 5,
@@ -828,11 +851,15 @@ typedef struct insitu_variable {
   const char *select;
   /* optional: name of an output that this variable and others are channels of; see SELECTION */
   const char *into;
-  /* Which samples of its array belong to those of other arrays. 0: those with the same index, and
-   * open compares coordinates where there are different ones. INSITU_BY_INDEX: those with the same
-   * index, whatever its coordinate says. All variables of an array say the same; see SELECTION in
-   * the manual */
+  /* Which samples of its array belong to those of the first variable's array, whose indexes are
+   * the anchors. 0: those with equal coordinates where both arrays have one, else those with the
+   * same index; INSITU_BY_COORDINATE, INSITU_BY_INDEX, INSITU_BY_INDEX_FLOOR. Offset and steps
+   * count samples of its own array. All variables of an array say the same; see MAPS in the manual
+   */
   int32_t map;
+  /* Of INSITU_BY_INDEX: n > 0: index = anchor * n; n < 0: index = anchor / -n, where that divides.
+   * 0: 1 */
+  int64_t rate;
   /* INSITU_HOST, INSITU_PINNED, INSITU_DEVICE, INSITU_DEVICE_OR_HOST; see DEVICES in the manual */
   int32_t place;
   /* ordinal of the CUDA device; of PINNED: the one that its batches are meant for */
@@ -843,8 +870,11 @@ typedef struct insitu_variable {
 } insitu_variable;
 
 /* ---- the loader's configuration ---- */
-enum { INSITU_CF = 1 };       /* insitu_variable.decode */
-enum { INSITU_BY_INDEX = 1 }; /* insitu_variable.map */
+enum { INSITU_CF = 1 }; /* insitu_variable.decode */
+/* insitu_variable.map. BY_INDEX: by the rate, whatever coordinates say. BY_INDEX_FLOOR: the same
+ * with a rate below 0, rounded down, so that several anchors share an index. BY_COORDINATE: samples
+ * with equal coordinates, also where arrays of one length have different ones. */
+enum { INSITU_BY_INDEX = 1, INSITU_BY_INDEX_FLOOR = 2, INSITU_BY_COORDINATE = 3 };
 /* insitu_variable.place. DEVICE never falls back: where there is no such device, open fails. PINNED
  * is page-locked host memory; it and DEVICE_OR_HOST become HOST where there is no such CUDA device.
  */
@@ -1136,13 +1166,15 @@ enum {
   INSITU_DROP_STRIDE = 1,       /* left out by an axis's stride */
   INSITU_DROP_OTHER_SPLIT = 2,  /* of another split, or of none */
   INSITU_DROP_GAP = 3,          /* left out by split_gap */
-  INSITU_DROP_ARCHIVE_EDGE = 4, /* its window leaves the archive */
-  INSITU_DROP_SPLIT_EDGE = 5,   /* its window leaves the split */
-  INSITU_DROP_TAIL = 6,         /* too few for a last batch; shuffled only: others each epoch */
-  INSITU_DROPS = 7              /* how many reasons there are */
+  INSITU_DROP_NO_PARTNER = 4,   /* nothing in another array belongs to it */
+  INSITU_DROP_ARCHIVE_EDGE = 5, /* its window leaves the archive */
+  INSITU_DROP_SPLIT_EDGE = 6,   /* its window leaves the split */
+  INSITU_DROP_TAIL = 7,         /* too few for a last batch; shuffled only: others each epoch */
+  INSITU_DROPS = 8              /* how many reasons there are */
 };
 
-/* "range", "stride", "other_split", "gap", "archive_edge", "split_edge", "tail". [any thread] */
+/* "range", "stride", "other_split", "gap", "no_partner", "archive_edge", "split_edge", "tail".
+ * [any thread] */
 INSITU_DEF const char *insitu_drop_name(int32_t drop);
 
 /* What one epoch of a split costs. Counts are of this rank unless they say global. */
@@ -23225,6 +23257,306 @@ static uint64_t insitu__map_differ(
   return i;
 }
 
+/* ---- maps ---- */
+
+/* Pieces of a map at most: 32 bytes each. */
+#define INSITU__MAP_PIECES (UINT64_C(1) << 20)
+/* Anchors at most that have a partner while their neighbours have none: each is a unit. */
+#define INSITU__MAP_SINGLES (UINT64_C(1) << 24)
+
+/* Anchors from lo on, up to the next piece. Anchor lo has the partner `first`, and each den-th
+ * anchor behind has one that is num further. den 0: none has a partner. */
+struct insitu__map_piece {
+  int64_t lo, first, num, den;
+};
+
+/* From anchors, indexes of the first array's sample axis, to indexes of another array: their
+ * partners. An anchor has one partner or none, and partners rise. The "place" of an anchor is the
+ * first index that does not lie before it: its partner, if it has one. A place of an anchor without
+ * one is that of the next anchor that has (den > 1), or rises by num from anchor to anchor (den 0).
+ */
+struct insitu__map {
+  struct insitu__map_piece *pieces; /* a growing array; the first begins with anchor 0 */
+  int64_t anchors;                  /* of the first array */
+  int64_t fan;     /* anchors that share a partner: 1, but of INSITU_BY_INDEX_FLOOR den of all */
+  uint64_t shared; /* anchors with a partner */
+  uint64_t singles;
+};
+
+static void insitu__map_free(struct insitu__map *m) {
+  INSITU__ARRAY_FREE(m->pieces);
+  memset(m, 0, sizeof *m);
+}
+
+/* The piece that holds an anchor. */
+static inline uint64_t insitu__map_find(const struct insitu__map *m, int64_t anchor) {
+  uint64_t i = 0, end = INSITU__ARRAY_LEN(m->pieces);
+
+  while (end - i > 1) {
+    uint64_t mid = i + (end - i) / 2;
+    if (m->pieces[mid].lo <= anchor) i = mid;
+    else end = mid;
+  }
+
+  return i;
+}
+
+/* One past the last anchor of a piece. */
+static inline int64_t insitu__map_end(const struct insitu__map *m, uint64_t piece) {
+  return piece + 1 < INSITU__ARRAY_LEN(m->pieces) ? m->pieces[piece + 1].lo : m->anchors;
+}
+
+/* The partner of an anchor, which has one. */
+static inline int64_t insitu__map_index(const struct insitu__map *m, int64_t anchor) {
+  const struct insitu__map_piece *p = &m->pieces[insitu__map_find(m, anchor)];
+  return p->first + (anchor - p->lo) / p->den * p->num;
+}
+
+/* The place of an anchor, 0 to m->anchors. What lies before the first anchor belongs to it, and
+ * what lies behind the last one to that. */
+static int64_t insitu__map_place(const struct insitu__map *m, int64_t anchor) {
+  if (anchor <= 0) return 0;
+  if (anchor >= m->anchors) return INT64_MAX;
+  const struct insitu__map_piece *p = &m->pieces[insitu__map_find(m, anchor)];
+  if (!p->den) return p->first + (anchor - p->lo) * p->num;
+  return p->first + (anchor - p->lo + p->den - 1) / p->den * p->num;
+}
+
+/* An anchor before which all partners lie below index x, and from which on none does. It may have
+ * no partner itself, and m->anchors is behind all. */
+static int64_t insitu__map_anchor(const struct insitu__map *m, int64_t x) {
+  uint64_t i = 0, end = INSITU__ARRAY_LEN(m->pieces);
+  if (end == 0 || m->pieces[0].first >= x) return 0;
+
+  while (end - i > 1) { /* the last piece that begins below x */
+    uint64_t mid = i + (end - i) / 2;
+    if (m->pieces[mid].first < x) i = mid;
+    else end = mid;
+  }
+
+  const struct insitu__map_piece *p = &m->pieces[i];
+  int64_t behind = insitu__map_end(m, i), length = behind - p->lo;
+  if (!p->num) return behind;
+  int64_t k = (x - p->first - 1) / p->num + 1, den = p->den ? p->den : 1;
+  return k > (length - 1) / den ? behind : p->lo + k * den;
+}
+
+/* Whether every anchor is its own partner, and there are so many indexes. */
+static bool insitu__map_is_identity(const struct insitu__map *m, uint64_t indexes) {
+  const struct insitu__map_piece *p = m->pieces;
+  if ((uint64_t)m->anchors != indexes) return false;
+  return INSITU__ARRAY_LEN(p) == 1 && p->den == 1 && p->num == 1 && p->first == 0;
+}
+
+/* The anchors that `rows` indexes last, by the piece with most anchors, at least 1. */
+static uint64_t insitu__map_rows(const struct insitu__map *m, uint64_t rows) {
+  const struct insitu__map_piece *most = NULL;
+  int64_t length = 0;
+
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(m->pieces); i++) {
+    const struct insitu__map_piece *p = &m->pieces[i];
+    if (!p->den || !p->num || insitu__map_end(m, i) - p->lo <= length) continue;
+    length = insitu__map_end(m, i) - p->lo;
+    most = p;
+  }
+
+  uint64_t n = 1;
+  if (most && insitu__base_mul(rows, (uint64_t)most->den, &n)) n /= (uint64_t)most->num;
+  else if (most) n = (uint64_t)m->anchors;
+  return insitu__base_max(1, insitu__base_min(n, (uint64_t)m->anchors));
+}
+
+/* Chunks of `rows` indexes at most that partners of `group` neighbouring anchors of a piece lie in.
+ */
+static uint64_t insitu__map_piece_chunks(
+    const struct insitu__map *m, uint64_t piece, uint64_t group, uint64_t rows) {
+  const struct insitu__map_piece *p = &m->pieces[piece];
+  uint64_t length = insitu__base_min(group, (uint64_t)(insitu__map_end(m, piece) - p->lo));
+  if (!p->den) return 0;
+  uint64_t partners = (length - 1) / (uint64_t)p->den + 1 + (m->fan > 1);
+  return insitu__base_min(partners, (partners - 1) * (uint64_t)p->num / rows + 2);
+}
+
+/* Chunks of `rows` indexes at most that the partners of `group` neighbouring anchors lie in. */
+static uint64_t insitu__map_touched(const struct insitu__map *m, uint64_t group, uint64_t rows) {
+  uint64_t n = INSITU__ARRAY_LEN(m->pieces), first = 0, most = 0, sum = 0;
+
+  /* Chunks of whole pieces; the pieces first to i are those that `group` anchors may lie in. */
+  for (uint64_t i = 0; i < n; i++) {
+    const struct insitu__map_piece *p = &m->pieces[i];
+    uint64_t in = insitu__map_piece_chunks(m, i, group, rows);
+    while (first < i && (uint64_t)(p->lo - insitu__map_end(m, first)) + 2 > group) {
+      sum -= insitu__map_piece_chunks(m, first, group, rows);
+      first++;
+    }
+    sum += in;
+    most = insitu__base_max(most, sum);
+  }
+
+  return insitu__base_max(1, insitu__base_min(most, group));
+}
+
+/* The first run of neighbouring anchors with partners, from anchor `from` on. False: there is none.
+ */
+static bool insitu__map_run(
+    const struct insitu__map *m, int64_t from, int64_t *first, int64_t *behind) {
+  uint64_t n = INSITU__ARRAY_LEN(m->pieces);
+
+  for (uint64_t i = n ? insitu__map_find(m, from) : 0; i < n; i++) {
+    const struct insitu__map_piece *p = &m->pieces[i];
+    *first = from > p->lo ? from : p->lo;
+    *behind = insitu__map_end(m, i);
+    if (!p->den) continue;
+    if (p->den > 1 && m->fan == 1) {
+      *first = p->lo + (*first - p->lo + p->den - 1) / p->den * p->den;
+      if (*first < *behind) *behind = *first + 1;
+    }
+    if (*first < *behind) return true;
+  }
+
+  return false;
+}
+
+/* ---- maps are made ---- */
+
+/* A map while anchors are added one after the other. */
+struct insitu__map_build {
+  struct insitu__map *map;
+  struct insitu__map_piece now; /* the last piece */
+  bool shares;                  /* its anchors have partners */
+  uint64_t n;                   /* of these with a partner; of those without one all */
+  int64_t last, index;          /* the last anchor with a partner, and the partner */
+};
+
+/* Adds a piece. */
+static insitu_status insitu__map_add(
+    struct insitu__map *m, struct insitu__map_piece piece, insitu_error *err) {
+  if (INSITU__ARRAY_LEN(m->pieces) >= INSITU__MAP_PIECES)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "its samples lie among those of the first array in more than %" PRIu64
+        " irregular pieces, INSITU__MAP_PIECES",
+        INSITU__MAP_PIECES);
+  if (INSITU__ARRAY_PUSH(m->pieces, piece)) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_NOMEM, "no memory for a map of its samples");
+}
+
+/* Ends the last piece before anchor `end`. */
+static insitu_status insitu__map_close(
+    struct insitu__map_build *b, int64_t end, insitu_error *err) {
+  if (!b->n) return INSITU_OK;
+  if (b->shares && b->n == 1) {
+    b->now.den = end - b->now.lo;
+    b->now.num = 1;
+  }
+
+  if (b->shares) b->map->shared += b->n;
+  if (b->shares && b->now.den > 1) b->map->singles += b->n;
+  if (b->map->singles > INSITU__MAP_SINGLES)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "it has a sample for every %" PRId64 "th one of the first array, more than %" PRIu64
+        " of them (INSITU__MAP_SINGLES); name a variable of this array first",
+        b->now.den, INSITU__MAP_SINGLES);
+  return insitu__map_add(b->map, b->now, err);
+}
+
+/* Whether an anchor goes on with the last piece, which may still learn its den and num by it. */
+static bool insitu__map_fits(
+    struct insitu__map_build *b, int64_t anchor, int64_t place, bool shares) {
+  struct insitu__map_piece *p = &b->now;
+
+  if (!b->n || (!b->shares && shares)) return false;
+  if (!b->shares) {
+    if (b->n == 1) p->num = place - p->first;
+    return p->first + (anchor - p->lo) * p->num == place;
+  }
+  if (!shares) {
+    bool between = b->n == 1 || anchor - b->last < p->den;
+    return between && place == b->index + 1;
+  }
+
+  int64_t step = anchor - b->last, rise = place - b->index;
+  if (b->n > 1) return step == p->den && rise == p->num;
+  p->den = step;
+  p->num = rise;
+  return step == 1 || rise == 1;
+}
+
+/* Adds the next anchor, its place, and whether it has a partner there. */
+static insitu_status insitu__map_put(
+    struct insitu__map_build *b, int64_t anchor, int64_t place, bool shares, insitu_error *err) {
+  insitu_status status = INSITU_OK;
+
+  if (!insitu__map_fits(b, anchor, place, shares)) {
+    status = insitu__map_close(b, anchor, err);
+    b->now = (struct insitu__map_piece){.lo = anchor, .first = place};
+    b->shares = shares;
+    b->n = 0;
+  }
+  b->n += shares || !b->shares;
+  if (!shares) return status;
+  b->last = anchor;
+  b->index = place;
+  return status;
+}
+
+/* 1: the values rise throughout; -1: they fall; 0: there is at most one. */
+static insitu_status insitu__map_slope(
+    const struct insitu__map_values *values, int *slope, insitu_error *err) {
+  *slope = 0;
+  for (uint64_t i = 1; i < values->n; i++) {
+    int now = insitu__map_compare(values, i, values, i - 1);
+    if (i == 1) *slope = now;
+    if (now == *slope && (now == 1 || now == -1)) continue;
+    return insitu__error_set(
+        err, INSITU_E_FORMAT, "its values neither rise nor fall throughout, see index %" PRIu64, i);
+  }
+
+  return INSITU_OK;
+}
+
+/* The map that joins equal values of two coordinates, which both rise or both fall: one walk. The
+ * caller frees *m in any case. */
+static insitu_status insitu__map_join(const struct insitu__map_values *anchors,
+    const struct insitu__map_values *indexes, bool fall, struct insitu__map *m, insitu_error *err) {
+  struct insitu__map_build b = {.map = m};
+  int before = fall ? 1 : -1;
+  uint64_t k = 0;
+  insitu_status status = INSITU_OK;
+
+  *m = (struct insitu__map){.anchors = (int64_t)anchors->n, .fan = 1};
+  for (uint64_t a = 0; !status && a < anchors->n; a++) {
+    int now = before;
+    while (k < indexes->n && (now = insitu__map_compare(indexes, k, anchors, a)) == before) k++;
+    bool shares = k < indexes->n && now == 0;
+    status = insitu__map_put(&b, (int64_t)a, (int64_t)k, shares, err);
+  }
+
+  return status ? status : insitu__map_close(&b, m->anchors, err);
+}
+
+/* The map by a rate: n > 0: index = anchor * n; n < 0: index = anchor / -n, where that divides or,
+ * with floor, rounded down. The caller frees *m in any case. */
+static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors, uint64_t indexes,
+    int64_t rate, bool floor, insitu_error *err) {
+  struct insitu__map_piece p = {.num = rate > 0 ? rate : 1, .den = rate < 0 ? -rate : 1};
+  uint64_t end = insitu__base_ceil_div(indexes, (uint64_t)p.num);
+
+  *m = (struct insitu__map){
+      .anchors = (int64_t)anchors, .fan = floor ? p.den : 1, .shared = anchors};
+  if (!insitu__base_mul(end, (uint64_t)p.den, &end) || end > anchors) end = anchors;
+  m->shared = floor ? end : insitu__base_ceil_div(end, (uint64_t)p.den);
+  if (!floor && p.den > 1) m->singles = m->shared;
+  if (m->singles > INSITU__MAP_SINGLES)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "it has more than %" PRIu64 " samples for single ones of the first array "
+        "(INSITU__MAP_SINGLES); name a variable of this array first",
+        INSITU__MAP_SINGLES);
+  insitu_status status = end ? insitu__map_add(m, p, err) : INSITU_OK;
+  if (status || end == anchors) return status;
+  p = (struct insitu__map_piece){.lo = (int64_t)end, .first = (int64_t)indexes};
+  return insitu__map_add(m, p, err);
+}
+
 /* >>geometry ----------------------------------------------------------------------------------- */
 /* From metadata and the desc's variables to what the planner needs: which arrays are read, along
  * which axis samples lie, which box of each field a variable selects, and where its bytes lie in a
@@ -23260,7 +23592,7 @@ struct insitu__geometry_view {
   uint64_t dst;   /* bytes from the row's begin in the output's block */
   uint64_t entry; /* of a row list: the anchor that shows the list's first row in this view */
   /* From this view on, so many views of the variable show neighbouring rows; with several sample
-   * axes it is one. */
+   * axes or a map it is one. */
   uint64_t group;
   bool again; /* another view of the array shows the same indexes */
 };
@@ -23342,6 +23674,10 @@ struct insitu__geometry_array {
   uint32_t drawn_mask; /* of the array's axes, by bits */
   unsigned axis;       /* the array's axis that steps count along */
   uint64_t samples;    /* elements along that axis */
+  /* From anchors to indexes along that axis, where they are not the same; there is one sample axis
+   * then. */
+  const struct insitu__map *map;
+  bool joined; /* its samples were matched by coordinate */
   /* "Rows" of a chunk are its elements along all sample axes, row-major in the order of the draw
    * space; chunks are numbered in the same way. */
   uint64_t rows, chunks;
@@ -23374,6 +23710,7 @@ struct insitu__geometry_axis {
 struct insitu__geometry {
   /* n_arrays of them, and behind these, up to n_stored, the arrays of fixed variables */
   struct insitu__geometry_array *arrays;
+  struct insitu__map *maps; /* of arrays: as many as there are arrays, or NULL */
   struct insitu__geometry_variable *variables;
   struct insitu__geometry_region *regions; /* a growing array of >>array */
   struct insitu__geometry_output *outputs;
@@ -23418,6 +23755,8 @@ static void insitu__geometry_free(struct insitu__geometry *g) {
   }
 
   for (uint64_t i = 0; i < g->n_variables; i++) insitu__select_free(g->variables[i].axis);
+  for (uint64_t i = 0; g->maps && i < g->n_arrays; i++) insitu__map_free(&g->maps[i]);
+  insitu__mem_free(g->maps);
   insitu__mem_free(g->arrays);
   insitu__mem_free(g->variables);
   INSITU__ARRAY_FREE(g->regions);
@@ -23998,6 +24337,17 @@ static int insitu__geometry_compare(const void *x, const void *y) {
   return (a < b) - (a > b);
 }
 
+/* Whether neighbouring rows of a chunk are shown by neighbouring anchors. Else views share entries
+ * of a row list only where they show the same. */
+static inline bool insitu__geometry_is_plain(const struct insitu__geometry_array *a) {
+  return a->n_drawn == 1 && !a->map;
+}
+
+/* Entries that a row list has for each row and span: anchors that show the same index. */
+static inline uint64_t insitu__geometry_fan(const struct insitu__geometry_array *a) {
+  return a->map ? (uint64_t)a->map->fan : 1;
+}
+
 /* Makes the spans of a row list of list_rows rows, and numbers the entries. sorted: the views. */
 static void insitu__geometry_spans(
     struct insitu__geometry_array *a, struct insitu__geometry_view *const *sorted) {
@@ -24006,14 +24356,14 @@ static void insitu__geometry_spans(
     uint64_t behind = i ? (uint64_t)(sorted[i - 1]->delta - sorted[i]->delta) : UINT64_MAX;
     struct insitu__geometry_span *span = &a->spans[a->n_spans];
 
-    bool joins = a->n_drawn == 1 ? behind <= a->list_rows : behind == 0;
+    bool joins = insitu__geometry_is_plain(a) ? behind <= a->list_rows : behind == 0;
     if (joins) { /* the anchors of this view go on where the last span's end, or are the same */
       span--;
       span->more += behind;
       a->list_entries += behind;
     } else {
       *span = (struct insitu__geometry_span){.first = -sorted[i]->delta, .entry = a->list_entries};
-      a->list_entries += a->list_rows;
+      a->list_entries += a->list_rows * insitu__geometry_fan(a);
       a->n_spans++;
     }
 
@@ -24052,8 +24402,8 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a) {
 
   for (uint64_t v = a->n_views; v-- > 0;) {
     struct insitu__geometry_view *view = &a->views[v], *next = view + 1;
-    bool joined = a->n_drawn == 1 && v + 1 < a->n_views && view->region == next->region &&
-                  view->delta + 1 == next->delta;
+    bool joined = insitu__geometry_is_plain(a) && v + 1 < a->n_views &&
+                  view->region == next->region && view->delta + 1 == next->delta;
     view->group = 1 + (joined ? next->group : 0);
   }
 
@@ -24285,6 +24635,10 @@ static uint64_t insitu__geometry_hash_variable(
   h = insitu__geometry_hash(h, path, strlen(path));
   for (unsigned k = 0; k < g->n_axes; k++)
     h = insitu__geometry_hash_word(h, g->arrays[to->array].drawn[k].axis);
+  if (g->arrays[to->array].map) { /* what it joins is not told apart: coordinates may grow */
+    h = insitu__geometry_hash_word(h, (uint64_t)v->rate);
+    h = insitu__geometry_hash_word(h, insitu__geometry_fan(&g->arrays[to->array]));
+  }
   h = insitu__geometry_hash_word(h, to->n_steps);
   for (uint64_t k = 0; k < to->n_steps; k++)
     h = insitu__geometry_hash_word(h, (uint64_t)insitu__geometry_delta(v, k));
@@ -24341,22 +24695,46 @@ static insitu_status insitu__geometry_check_names(
   return INSITU_OK;
 }
 
-/* Whether variable number i has a known map, the one that all variables of its array have. */
+/* Whether the map of variable number i makes sense, and is the one that all variables of its array
+ * have. */
 static insitu_status insitu__geometry_check_map(
     const insitu_loader_desc *desc, uint64_t i, insitu_error *err) {
   const insitu_variable *v = &desc->variables[i];
-  if (v->map != 0 && v->map != INSITU_BY_INDEX)
+  const char *label = insitu__geometry_label(v);
+  bool by_index = v->map == INSITU_BY_INDEX || v->map == INSITU_BY_INDEX_FLOOR;
+  if (v->map < 0 || v->map > INSITU_BY_COORDINATE)
     return insitu__error_set(err, INSITU_E_ARG,
-        "open, variable %s: map is %d; use 0 or INSITU_BY_INDEX", insitu__geometry_label(v),
-        (int)v->map);
+        "open, variable %s: map is %d; use 0, INSITU_BY_INDEX, INSITU_BY_INDEX_FLOOR or "
+        "INSITU_BY_COORDINATE",
+        label, (int)v->map);
+  if (v->rate > INSITU__MAX_SAMPLES || v->rate < -INSITU__MAX_SAMPLES || (v->rate && !by_index))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: rate is %" PRId64 "; give at most 2^48, either way, and only with map "
+        "= INSITU_BY_INDEX or INSITU_BY_INDEX_FLOOR",
+        label, v->rate);
+  if (v->map == INSITU_BY_INDEX_FLOOR && v->rate >= 0)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: map is INSITU_BY_INDEX_FLOOR and rate is %" PRId64 ", so that nothing "
+        "is rounded; give a rate below 0, or use INSITU_BY_INDEX",
+        label, v->rate);
+  uint64_t anchors = 0; /* the variable whose array has them */
+  while (anchors < i && desc->variables[anchors].fixed) anchors++;
+  const char *first = insitu__geometry_path(&desc->variables[anchors]);
+  bool is_first = !v->fixed && !strcmp(first, insitu__geometry_path(v));
+  if (is_first && v->map && (v->map != INSITU_BY_INDEX || v->rate > 1 || v->rate < 0))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: samples are counted along its array, which is the first one, so that "
+        "it has no map; name a variable of another array first",
+        label);
 
   for (uint64_t k = 0; k < i; k++) {
     const insitu_variable *other = &desc->variables[k];
     bool same = !strcmp(insitu__geometry_path(other), insitu__geometry_path(v));
-    if (same && !other->fixed && !v->fixed && other->map != v->map)
+    if (same && !v->fixed && !other->fixed && (other->map != v->map || other->rate != v->rate))
       return insitu__error_set(err, INSITU_E_ARG,
-          "open: variables %s and %s show array %s, and their map differs; give both the same",
-          insitu__geometry_label(other), insitu__geometry_label(v), insitu__geometry_path(v));
+          "open: variables %s and %s show array %s, and their map or rate differ; give both the "
+          "same",
+          insitu__geometry_label(other), label, insitu__geometry_path(v));
   }
 
   return INSITU_OK;
@@ -24458,7 +24836,8 @@ static insitu_status insitu__geometry_arrays_await(struct insitu__geometry *g,
   return INSITU_OK;
 }
 
-/* The draw space, from the arrays, which must agree on it. */
+/* The draw space. The first array tells how long its axes are; others have the same length, or a
+ * map. */
 static insitu_status insitu__geometry_axes(
     struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
   for (unsigned k = 0; k < g->n_axes; k++) {
@@ -24468,15 +24847,17 @@ static insitu_status insitu__geometry_axes(
 
     for (uint64_t i = 0; i < g->n_arrays; i++) {
       const struct insitu__geometry_array *a = &g->arrays[i];
-      uint64_t samples = a->zarr.shape[a->drawn[k].axis];
-      if (samples != axis->samples)
+      uint64_t samples = a->zarr.shape[a->drawn[k].axis], rows = a->drawn[k].rows;
+      bool mapped = a->map && k == g->along;
+      if (samples != axis->samples && !mapped)
         return insitu__error_set(err, INSITU_E_SHAPE,
             "open: array %s has %" PRIu64 " samples and array %s has %" PRIu64
-            "; variables of one loader need sample axes of one length: check %s, or leave one of "
-            "the arrays out",
+            ", and not both have a coordinate to join them by: check %s, or set map = "
+            "INSITU_BY_INDEX%s in the variables of array %s",
             first->zarr.path, axis->samples, a->zarr.path, samples,
-            desc->n_axes ? "axes" : "sample_dim and sample_axis");
-      axis->chunk = insitu__base_max(axis->chunk, a->drawn[k].rows);
+            desc->n_axes ? "axes" : "sample_dim and sample_axis", desc->n_axes ? "" : ", and rate,",
+            a->zarr.path);
+      axis->chunk = insitu__base_max(axis->chunk, mapped ? insitu__map_rows(a->map, rows) : rows);
     }
   }
 
@@ -24502,7 +24883,7 @@ static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
   insitu_status status = insitu__geometry_arrays_await(g, desc, false, source, err);
   g->n_arrays = g->n_stored;
   if (!status) status = insitu__geometry_arrays_await(g, desc, true, source, err);
-  return status ? status : insitu__geometry_axes(g, desc, err);
+  return status;
 }
 
 /* Builds everything but the slab layout from the arrays, and from what the variables select of each
@@ -24582,6 +24963,18 @@ static uint64_t insitu__geometry_next(
  * insitu__geometry_list made. An anchor is an index along each axis of the draw space. A view shows
  * it `delta` further along the axis that steps count along. */
 
+/* The index that stands at an anchor, on the axis that steps count along. */
+static inline int64_t insitu__geometry_index(
+    const struct insitu__geometry_array *a, int64_t anchor) {
+  return a->map ? insitu__map_index(a->map, anchor) : anchor;
+}
+
+/* The first anchor that shows an index, on that axis, or a later one. */
+static inline int64_t insitu__geometry_anchor(
+    const struct insitu__geometry_array *a, int64_t index) {
+  return a->map ? insitu__map_anchor(a->map, index) : index;
+}
+
 /* The chunk in which a view of the array shows an anchor. */
 static inline uint64_t insitu__geometry_touch(const struct insitu__geometry_array *a,
     const struct insitu__geometry_view *view, const int64_t *anchor) {
@@ -24589,7 +24982,8 @@ static inline uint64_t insitu__geometry_touch(const struct insitu__geometry_arra
 
   for (unsigned k = 0; k < a->n_drawn; k++) {
     const struct insitu__geometry_drawn *drawn = &a->drawn[k];
-    int64_t index = anchor[k] + (k == a->along ? view->delta : 0);
+    int64_t index = anchor[k];
+    if (k == a->along) index = insitu__geometry_index(a, index) + view->delta;
     chunk = chunk * drawn->chunks + (uint64_t)index / drawn->rows;
   }
 
@@ -24608,10 +25002,19 @@ static inline uint64_t insitu__geometry_touch_group(const struct insitu__geometr
   return chunk;
 }
 
-/* The anchors at which a view shows one of the indexes [lo, hi) of the axis of steps. */
+/* The anchors at which a view shows what belongs to anchors [lo, hi): without a map the same
+ * indexes, with one those from the place of lo to that of hi. */
 static inline struct insitu__geometry_interval insitu__geometry_anchors(
-    const struct insitu__geometry_view *view, int64_t lo, int64_t hi) {
-  return (struct insitu__geometry_interval){lo - view->delta, hi - view->delta};
+    const struct insitu__geometry_array *a, const struct insitu__geometry_view *view, int64_t lo,
+    int64_t hi) {
+  if (a->map) {
+    int64_t end = (int64_t)a->samples;
+    lo = insitu__map_place(a->map, lo);
+    hi = insitu__map_place(a->map, hi);
+    if (hi > end) hi = end;
+  }
+  return (struct insitu__geometry_interval){
+      insitu__geometry_anchor(a, lo - view->delta), insitu__geometry_anchor(a, hi - view->delta)};
 }
 
 /* Where a chunk stands in the grid of chunks along the axes of the draw space. */
@@ -24649,15 +25052,29 @@ static inline uint64_t insitu__geometry_line(const struct insitu__geometry_array
 }
 
 /* The same of the anchors at which a view, or a group of them from this one on, shows these rows.
- * Only where there is one axis are there groups. */
+ * Only where there is one axis are there groups. With a map rows are counted from the first
+ * anchor's: see insitu__geometry_row. */
 static inline uint64_t insitu__geometry_anchor_line(const struct insitu__geometry_array *a,
     const struct insitu__geometry_view *view, uint64_t chunk, uint64_t row, uint64_t last,
     struct insitu__geometry_line *line) {
   uint64_t next = insitu__geometry_line(a, chunk, row, last, line);
 
+  if (a->map) {
+    int64_t index = line->at[0] - view->delta;
+    line->at[0] = insitu__map_anchor(a->map, index);
+    line->n = (uint64_t)(insitu__map_anchor(a->map, index + (int64_t)line->n) - line->at[0]);
+    line->row = 0;
+    return next;
+  }
   line->at[a->along] -= view->delta + (int64_t)(view->group - 1);
   line->n += view->group - 1;
   return next;
+}
+
+/* The row of a chunk that a view shows at an anchor, which has a partner. */
+static inline uint64_t insitu__geometry_row(const struct insitu__geometry_array *a,
+    const struct insitu__geometry_view *view, uint64_t chunk, int64_t anchor) {
+  return (uint64_t)(insitu__geometry_index(a, anchor) + view->delta) - chunk * a->rows;
 }
 
 /* Bytes from the begin of a decoded chunk to a row. */
@@ -24683,7 +25100,7 @@ static bool insitu__geometry_again(const struct insitu__geometry *g, uint64_t i)
 
   for (const struct insitu__geometry_array *other = g->arrays; other < a; other++) {
     uint64_t v = 0;
-    if (other->n_views != a->n_views) continue;
+    if (other->n_views != a->n_views || other->map != a->map) continue;
     while (v < a->n_views && other->views[v].delta == a->views[v].delta) v++;
     if (v == a->n_views) return true;
   }
@@ -24691,13 +25108,16 @@ static bool insitu__geometry_again(const struct insitu__geometry *g, uint64_t i)
   return false;
 }
 
-/* How far apart the first and the last index lie that a sample shows. */
+/* How far apart the first and the last index lie that a sample shows, in anchors. */
 static uint64_t insitu__geometry_reach(const struct insitu__geometry *g) {
   int64_t first = INT64_MAX, last = INT64_MIN;
 
   for (uint64_t i = 0; i < g->n_arrays; i++)
     for (uint64_t v = 0; v < g->arrays[i].n_views; v++) {
+      const struct insitu__map *map = g->arrays[i].map;
       int64_t delta = g->arrays[i].views[v].delta;
+      if (map && delta > 0) delta = (int64_t)insitu__map_rows(map, (uint64_t)delta);
+      if (map && delta < 0) delta = -(int64_t)insitu__map_rows(map, (uint64_t)-delta);
       if (delta < first) first = delta;
       if (delta > last) last = delta;
     }
@@ -25693,6 +26113,8 @@ static const struct insitu__split_drop {
         "give the split more of the archive: a larger fraction or range, or more chunks of the "
         "manifest"},
     {"gap", "left out by split_gap", "lower split_gap, or use contiguous splits"},
+    {"no_partner", "without a partner in another array",
+        "give the range that all arrays have, or another map of the variables"},
     {"archive_edge", "window leaves the archive", "use smaller offsets and steps"},
     {"split_edge", "window leaves the split",
         "use contiguous splits, smaller offsets and steps, or split_spill"},
@@ -25720,17 +26142,17 @@ static struct insitu__geometry_interval insitu__split_overlap(
   return a;
 }
 
-/* into = a intersected with b; with a view, with the anchors at which it shows indexes of b. Both
- * lists are walked once, side by side: of two intervals the one that ends first can meet nothing
- * that comes later. False: no memory. */
+/* into = a intersected with b; with a view, which is one of `array`, with the anchors at which it
+ * shows what belongs to b. Both lists are walked once, side by side: of two intervals the one that
+ * ends first can meet nothing that comes later. False: no memory. */
 static bool insitu__split_meet(struct insitu__geometry_interval **into,
     const struct insitu__geometry_interval *a, const struct insitu__geometry_interval *b,
-    const struct insitu__geometry_view *view) {
+    const struct insitu__geometry_array *array, const struct insitu__geometry_view *view) {
   uint64_t i = 0, j = 0, n = INSITU__ARRAY_LEN(a), m = INSITU__ARRAY_LEN(b);
 
   while (i < n && j < m) {
     struct insitu__geometry_interval x = a[i], y = b[j];
-    if (view) y = insitu__geometry_anchors(view, y.lo, y.hi);
+    if (view) y = insitu__geometry_anchors(array, view, y.lo, y.hi);
     if (!insitu__split_add(into, insitu__split_overlap(x, y))) return false;
     if (x.hi < y.hi) i++;
     else j++;
@@ -25910,7 +26332,7 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
   for (int p = 0; !status && p < 3; p++)
     for (int q = 0; !status && q < p; q++) {
       struct insitu__geometry_interval *both = NULL;
-      if (!insitu__split_meet(&both, s->part[p].chunks, s->part[q].chunks, NULL))
+      if (!insitu__split_meet(&both, s->part[p].chunks, s->part[q].chunks, NULL, NULL))
         status = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
       else if (both)
         status = insitu__error_set(err, INSITU_E_SPLIT,
@@ -26276,6 +26698,29 @@ static insitu_status insitu__split_product(struct insitu__split_part *p, insitu_
   return p->n_lines > 1 && p->units ? insitu__split_classes(p, err) : INSITU_OK;
 }
 
+/* Leaves of a line the anchors that have a partner in every array. False: no memory. */
+static bool insitu__split_partners(
+    struct insitu__split_line *line, const struct insitu__geometry *g) {
+  bool ok = true;
+
+  for (uint64_t i = 0; ok && i < g->n_arrays; i++) {
+    const struct insitu__map *map = g->arrays[i].map;
+    struct insitu__geometry_interval *narrower = NULL;
+    if (!map) continue;
+    for (uint64_t k = 0; ok && k < INSITU__ARRAY_LEN(line->segments); k++) {
+      struct insitu__geometry_interval in = line->segments[k], run;
+      for (int64_t at = in.lo; ok && at < in.hi; at = run.hi) {
+        if (!insitu__map_run(map, at, &run.lo, &run.hi)) break;
+        ok = insitu__split_add(&narrower, insitu__split_overlap(run, in));
+      }
+    }
+    INSITU__ARRAY_FREE(line->segments);
+    line->segments = narrower;
+  }
+
+  return ok;
+}
+
 /* Leaves of a line the anchors whose reads all lie inside. A sample with several reads may have
  * them in different intervals of `inside`, so each view narrows the segments by itself. Each takes
  * time by the number of intervals, never of samples. False: no memory. */
@@ -26287,7 +26732,7 @@ static bool insitu__split_narrow(struct insitu__split_line *line,
     for (uint64_t v = 0; v < a->n_views; v++) {
       struct insitu__geometry_interval *narrower = NULL;
       if (a->views[v].again) continue; /* nor would this */
-      bool ok = insitu__split_meet(&narrower, line->segments, inside, &a->views[v]);
+      bool ok = insitu__split_meet(&narrower, line->segments, inside, a, &a->views[v]);
       INSITU__ARRAY_FREE(line->segments);
       line->segments = narrower;
       if (!ok) return false;
@@ -26302,10 +26747,11 @@ static struct insitu__geometry_interval insitu__split_whole(const struct insitu_
   int64_t samples = (int64_t)g->samples;
   struct insitu__geometry_interval whole = {0, samples};
 
-  for (uint64_t i = 0; i < g->n_arrays; i++)
-    for (uint64_t v = 0; v < g->arrays[i].n_views; v++)
-      whole = insitu__split_overlap(
-          whole, insitu__geometry_anchors(&g->arrays[i].views[v], 0, samples));
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    for (uint64_t v = 0; v < a->n_views; v++)
+      whole = insitu__split_overlap(whole, insitu__geometry_anchors(a, &a->views[v], 0, samples));
+  }
   return whole;
 }
 
@@ -26328,7 +26774,15 @@ static bool insitu__split_cut(struct insitu__split_part *p,
   struct insitu__split_line *line = &p->line[g->along];
 
   p->left[INSITU_DROP_GAP] = insitu__split_total(line, p->range, base);
-  if (!insitu__split_meet(&line->segments, p->range, whole, NULL)) return false;
+  if (!insitu__split_meet(&line->segments, p->range, p->range, NULL, NULL)) return false;
+  if (!insitu__split_partners(line, g)) return false;
+  p->left[INSITU_DROP_NO_PARTNER] = insitu__split_total(line, line->segments, base);
+
+  struct insitu__geometry_interval *in_archive = NULL;
+  bool ok = insitu__split_meet(&in_archive, line->segments, whole, NULL, NULL);
+  INSITU__ARRAY_FREE(line->segments);
+  line->segments = in_archive;
+  if (!ok) return false;
   p->left[INSITU_DROP_ARCHIVE_EDGE] = insitu__split_total(line, line->segments, base);
   if (!spill && !insitu__split_narrow(line, p->range, g)) return false;
   p->left[INSITU_DROP_SPLIT_EDGE] = insitu__split_total(line, line->segments, base);
@@ -27034,6 +27488,8 @@ static uint64_t insitu__plan_touched_along(
   const struct insitu__split_line *line = &p->part->line[k];
   uint64_t rows = a->drawn[k].rows, cut = 2;
 
+  if (k == a->along && a->map)
+    return insitu__base_min(line->most, insitu__map_touched(a->map, line->group, rows));
   /* Groups of indexes begin where reference chunks do; only steps shift them. */
   if (k != a->along && line->group % rows == 0) cut = 1;
   return insitu__base_min(line->most, (line->group - 1) / rows + cut);
@@ -27406,8 +27862,11 @@ static bool insitu__plan_next_chunk(const struct insitu__plan *p,
     const int64_t *lo, const int64_t *hi, int64_t *at) {
   for (unsigned k = a->n_drawn; k-- > 0;) {
     const struct insitu__split_line *line = &p->part->line[k];
-    int64_t delta = k == a->along ? view->delta : 0, rows = (int64_t)a->drawn[k].rows;
-    int64_t next = ((at[k] + delta) / rows + 1) * rows - delta;
+    bool along = k == a->along;
+    int64_t delta = along ? view->delta : 0, rows = (int64_t)a->drawn[k].rows;
+    int64_t index = along ? insitu__geometry_index(a, at[k]) : at[k];
+    int64_t next = ((index + delta) / rows + 1) * rows - delta;
+    if (along) next = insitu__geometry_anchor(a, next);
     at[k] = insitu__split_anchor_from(line, at[k], next);
     if (at[k] < hi[k]) return true;
     at[k] = lo[k];
@@ -27503,29 +27962,48 @@ static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
   return fields;
 }
 
+/* Adds the chunks along axis number k that hold what the view number v of an array shows at the
+ * anchors [at, end) of a segment. With a map each piece of it is looked at by itself, as gaps may
+ * lie between. False: no memory. */
+static bool insitu__plan_distinct_segment(const struct insitu__geometry_array *a, unsigned k,
+    uint64_t v, int64_t at, int64_t end, struct insitu__geometry_interval **all) {
+  const struct insitu__map *map = k == a->along ? a->map : NULL;
+  int64_t delta = k == a->along ? a->views[v].delta : 0, rows = (int64_t)a->drawn[k].rows, behind;
+
+  for (; at < end; at = behind) {
+    struct insitu__geometry_interval chunks = {at, end - 1};
+    behind = end;
+    if (map) {
+      behind = insitu__map_end(map, insitu__map_find(map, at));
+      if (behind > end) behind = end;
+      chunks.lo = insitu__map_index(map, at);
+      chunks.hi = insitu__map_index(map, behind - 1);
+    }
+    chunks.lo = (chunks.lo + delta) / rows;
+    chunks.hi = (chunks.hi + delta) / rows + 1;
+    if (!INSITU__ARRAY_PUSH(*all, chunks)) return false;
+  }
+
+  return true;
+}
+
 /* How many chunks along axis number k the split needs of an array for n views from number v on; at
  * most so many where anchors are further apart than chunks. False: no memory. */
 static bool insitu__plan_distinct_views(const struct insitu__plan *p,
     const struct insitu__geometry_array *a, unsigned k, uint64_t v, uint64_t n, uint64_t *chunks) {
   const struct insitu__split_line *line = &p->part->line[k];
   const struct insitu__geometry_interval *segments = line->segments;
-  uint64_t count = INSITU__ARRAY_LEN(segments), next = 0, rows = a->drawn[k].rows;
+  struct insitu__geometry_interval *all = NULL;
   uint64_t most = n * line->anchors;
-  struct insitu__geometry_interval *all =
-      (struct insitu__geometry_interval *)insitu__mem_alloc(n * count, sizeof *all);
+  bool ok = true;
 
-  if (!all) return false;
-  for (; n > 0; n--, v++) {
-    int64_t delta = k == a->along ? a->views[v].delta : 0;
-    for (uint64_t s = 0; s < count; s++, next++) {
-      all[next].lo = (int64_t)((uint64_t)(segments[s].lo + delta) / rows);
-      all[next].hi = (int64_t)((uint64_t)(segments[s].hi - 1 + delta) / rows) + 1;
-    }
-  }
+  for (; n > 0; n--, v++)
+    for (uint64_t s = 0; ok && s < INSITU__ARRAY_LEN(segments); s++)
+      ok = insitu__plan_distinct_segment(a, k, v, segments[s].lo, segments[s].hi, &all);
 
-  *chunks += insitu__base_min(most, insitu__geometry_covered(all, next));
-  insitu__mem_free(all);
-  return true;
+  if (ok) *chunks += insitu__base_min(most, insitu__geometry_covered(all, INSITU__ARRAY_LEN(all)));
+  INSITU__ARRAY_FREE(all);
+  return ok;
 }
 
 /* The same for all views; along an axis without steps they all need the same chunks. */
@@ -29820,10 +30298,40 @@ static bool insitu__rows_in_pass(const struct insitu__loader_tile *t, uint64_t b
   return t->base + batch >= t->iter->start;
 }
 
+/* Notes in an entry of the list where the anchor stands that has number `at` in the window. */
+static inline void insitu__rows_note(
+    struct insitu__loader_tile *t, struct insitu__loader_entry *entry, uint64_t at) {
+  uint64_t batch, row;
+
+  insitu__plan_map_row(&t->map, at, &batch, &row);
+  if (!insitu__rows_in_pass(t, batch)) return;
+  entry->slot = (uint32_t)((t->base + batch) % t->iter->n_ring);
+  entry->row = (uint32_t)row;
+}
+
+/* Fills a span of the list of an array with a map: rows [first, end) of the chunk. A row has `fan`
+ * entries, one for each anchor that shows it. */
+static void insitu__rows_list_mapped(struct insitu__loader_tile *t,
+    const struct insitu__geometry_span *span, uint64_t first, uint64_t end) {
+  const struct insitu__geometry_array *a = t->array;
+  struct insitu__geometry_view view = {.delta = -span->first, .group = 1};
+  uint64_t fan = insitu__geometry_fan(a);
+  struct insitu__geometry_line line;
+  struct insitu__plan_run run;
+
+  insitu__geometry_anchor_line(a, &view, t->chunk, first, end, &line);
+  int64_t begin = line.at[0];
+  while (insitu__plan_map_run(&t->map, &line, &run))
+    for (uint64_t k = 0; k < run.n; k++) {
+      int64_t anchor = begin + (int64_t)(run.row + k * run.stride);
+      uint64_t row = insitu__geometry_row(a, &view, t->chunk, anchor) - first;
+      insitu__rows_note(t, &t->list[span->entry + row * fan + (uint64_t)anchor % fan], run.at + k);
+    }
+}
+
 /* Fills the list for a piece of the chunk: piece i has rows [i, i + 1) * list_rows. Does nothing if
  * the list holds that piece. */
 static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
-  const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = t->array;
   uint64_t first = piece * a->list_rows, end = insitu__base_min(first + a->list_rows, a->rows);
   struct insitu__plan_run run;
@@ -29835,6 +30343,10 @@ static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
   for (uint64_t i = 0; i < a->n_spans; i++) {
     const struct insitu__geometry_span *span = &a->spans[i];
     struct insitu__geometry_line line;
+    if (a->map) {
+      insitu__rows_list_mapped(t, span, first, end);
+      continue;
+    }
 
     for (uint64_t row = first; row < end;) {
       row = insitu__geometry_line(a, t->chunk, row, end, &line);
@@ -29842,14 +30354,9 @@ static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
       line.n += span->more;
 
       while (insitu__plan_map_run(&t->map, &line, &run))
-        for (uint64_t k = 0; k < run.n; k++) {
-          uint64_t batch, to;
-          insitu__plan_map_row(&t->map, run.at + k, &batch, &to);
-          if (!insitu__rows_in_pass(t, batch)) continue;
-          uint64_t number = span->entry + (run.row - first) + k * run.stride;
-          t->list[number].slot = (uint32_t)((t->base + batch) % it->n_ring);
-          t->list[number].row = (uint32_t)to;
-        }
+        for (uint64_t k = 0; k < run.n; k++)
+          insitu__rows_note(
+              t, &t->list[span->entry + (run.row - first) + k * run.stride], run.at + k);
     }
   }
 }
@@ -29860,7 +30367,7 @@ static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
 struct insitu__rows_walk {
   struct insitu__loader_tile *tile;
   uint64_t begin, end, last; /* rows of the chunk: walked now; those behind `end` come later */
-  uint64_t next_view;
+  uint64_t next_view, fan;   /* fan: entries of a row */
   const struct insitu__geometry_view *group;  /* the views that are walked now */
   uint64_t at, stop;                          /* anchors of the group: the next, and their number */
   const struct insitu__loader_entry *entries; /* of these anchors */
@@ -29882,8 +30389,11 @@ static void insitu__rows_walk(
   const struct insitu__geometry_array *a = t->array;
   uint64_t rows = insitu__geometry_rows(a, t->chunk);
 
-  *w = (struct insitu__rows_walk){
-      .tile = t, .end = first, .last = insitu__base_min(last, rows), .next_view = a->n_views};
+  *w = (struct insitu__rows_walk){.tile = t,
+      .end = first,
+      .last = insitu__base_min(last, rows),
+      .next_view = a->n_views,
+      .fan = insitu__geometry_fan(a)};
 }
 
 /* On to the next group of views, and behind the last one to the next piece of the chunk. */
@@ -29907,8 +30417,8 @@ static bool insitu__rows_next_group(struct insitu__rows_walk *w) {
   w->next_view += w->group->group;
   w->box = &t->box[w->group->region];
   w->at = 0;
-  w->stop = w->group->group - 1 + (w->end - w->begin);
-  w->entries = &t->list[w->group->entry - (w->group->group - 1) + w->begin % a->list_rows];
+  w->stop = w->group->group - 1 + (w->end - w->begin) * w->fan;
+  w->entries = &t->list[w->group->entry - (w->group->group - 1) + w->begin % a->list_rows * w->fan];
 
   const struct insitu__geometry *g = t->iter->plan.shown;
   const struct insitu__geometry_variable *v = &g->variables[g->regions[w->group->region].variable];
@@ -29931,7 +30441,7 @@ static inline bool insitu__rows_next_run(struct insitu__rows_walk *w) {
       /* In the group's view number i the anchor shows row begin + at + i - before. */
       uint64_t i = at < before ? before - at : 0;
       w->view = w->group + i;
-      w->row = w->begin + (at + i - before);
+      w->row = w->begin + (w->fan == 1 ? at + i - before : at / w->fan);
       w->n = insitu__base_min(w->group->group - i, w->end - w->row);
       w->slot = entry->slot;
       w->slab = w->tile->iter->ring[entry->slot];
@@ -32547,15 +33057,18 @@ static void insitu__dates_keep_await(void *arg) {
 }
 
 /* >>join --------------------------------------------------------------------------------------- */
-/* Whether the samples of different arrays belong together. At open, the coordinates of their sample
- * axes are compared with that of the first array that has one.
+/* Which samples of different arrays belong together. At open, coordinates of sample axes are
+ * compared with that of the first array that has one, and maps (>>map) are made.
  *
  *   arrays of one group    find the very same coordinate: nothing is opened or read
- *   an array without one   is matched by index, and so is one with map = INSITU_BY_INDEX
- *   all others             coordinates are read whole and compared
+ *   an array without one   is matched by index
+ *   BY_INDEX               by index, too, with a map if there is a rate or another length
+ *   of the same length     coordinates are read whole and must be equal
+ *   of another length,     coordinates are read whole and joined by a map
+ *   or BY_COORDINATE
  *
- * State: none; coordinates take memory from memory_budget while they are compared. The _await
- * functions run on the reactor thread and suspend. */
+ * State: maps, in the geometry. Their memory, and that of coordinates while they are compared, is
+ * part of memory_budget. The _await functions run on the reactor thread and suspend. */
 
 /* How the values of a coordinate are read. */
 enum insitu__join_way {
@@ -32567,6 +33080,7 @@ enum insitu__join_way {
 /* The coordinate of an array's sample axis. */
 struct insitu__join_coordinate {
   bool there;
+  const char *dim;
   struct insitu__zarr_array zarr;
   char units[128], calendar[64]; /* "": not known */
   bool dates;                    /* by its type or its units */
@@ -32577,43 +33091,67 @@ struct insitu__join_coordinate {
   struct insitu__map_values values;
 };
 
-/* Whether two arrays look for their coordinate in the same places. */
-static bool insitu__join_same_place(
-    const struct insitu__geometry_array *a, const struct insitu__geometry_array *b) {
-  const char *x = a->zarr.dim[a->axis], *y = b->zarr.dim[b->axis];
-  uint64_t n = insitu__read_folder(a->zarr.path);
-  return x && y && !strcmp(x, y) && insitu__read_folder(b->zarr.path) == n &&
-         !memcmp(a->zarr.path, b->zarr.path, (size_t)n);
+/* The desc's first variable of array number i. */
+static const insitu_variable *insitu__join_variable(const insitu_loader *ld, uint64_t i) {
+  uint64_t v = 0;
+  while (ld->geometry.variables[v].array != i) v++;
+  return &ld->config.variables[v];
 }
 
 /* Whether array number i is matched by index, whatever coordinates say. */
-static bool insitu__join_waived(const insitu_loader *ld, uint64_t i) {
-  const struct insitu__geometry *g = &ld->geometry;
-  uint64_t v = 0;
-  while (g->variables[v].array != i) v++;
-  return ld->config.variables[v].map == INSITU_BY_INDEX;
+static bool insitu__join_by_index(const insitu_loader *ld, uint64_t i) {
+  int32_t map = insitu__join_variable(ld, i)->map;
+  return map == INSITU_BY_INDEX || map == INSITU_BY_INDEX_FLOOR;
+}
+
+/* The name of an array's axis; NULL: it has none. */
+static const char *insitu__join_dim(const struct insitu__geometry_array *a, unsigned axis) {
+  return a->zarr.dim[a->drawn[axis].axis];
+}
+
+/* The length of an axis. */
+static uint64_t insitu__join_samples(const struct insitu__geometry_array *a, unsigned axis) {
+  return a->zarr.shape[a->drawn[axis].axis];
+}
+
+/* Whether two arrays look for the coordinate of axis number `axis` of the draw space in the same
+ * places, and have as many samples, so that one answer is good for both. */
+static bool insitu__join_same(const insitu_loader *ld, uint64_t i, uint64_t k, unsigned axis) {
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[i], *b = &ld->geometry.arrays[k];
+  const char *x = insitu__join_dim(a, axis), *y = insitu__join_dim(b, axis);
+  uint64_t n = insitu__read_folder(a->zarr.path);
+  if (!x || !y || strcmp(x, y) != 0) return false;
+  if (insitu__join_samples(a, axis) != insitu__join_samples(b, axis)) return false;
+  if (insitu__join_by_index(ld, i) || insitu__join_by_index(ld, k)) return false;
+  if (k && insitu__join_variable(ld, i)->map != insitu__join_variable(ld, k)->map) return false;
+  return insitu__read_folder(b->zarr.path) == n && !memcmp(a->zarr.path, b->zarr.path, (size_t)n);
+}
+
+/* The first array with the same answer as array number i: perhaps itself. */
+static uint64_t insitu__join_leader(const insitu_loader *ld, uint64_t i, unsigned axis) {
+  uint64_t k = 0;
+  while (k < i && !insitu__join_same(ld, i, k, axis)) k++;
+  return k;
 }
 
 /* Whether array number i may have a coordinate that no array before it has. */
-static bool insitu__join_asks(const insitu_loader *ld, uint64_t i) {
-  const struct insitu__geometry_array *all = ld->geometry.arrays;
-  bool asks = all[i].zarr.dim[all[i].axis] && !insitu__join_waived(ld, i);
-  for (uint64_t k = 0; asks && k < i; k++)
-    asks = !insitu__join_same_place(&all[k], &all[i]) || insitu__join_waived(ld, k);
-  return asks;
+static bool insitu__join_asks(const insitu_loader *ld, uint64_t i, unsigned axis) {
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
+  if (!insitu__join_dim(a, axis) || insitu__join_by_index(ld, i)) return false;
+  return insitu__join_leader(ld, i, axis) == i;
 }
 
 /* Asks a remote store for the metadata of all coordinates at once. */
-static void insitu__join_prefetch_await(insitu_loader *ld) {
+static void insitu__join_prefetch_await(insitu_loader *ld, unsigned axis) {
   const struct insitu__geometry *g = &ld->geometry;
   char **paths = NULL, path[INSITU__MAX_KEY];
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     int folder = (int)insitu__read_folder(a->zarr.path);
-    if (!insitu__join_asks(ld, i)) continue;
+    if (!insitu__join_asks(ld, i, axis)) continue;
     for (int root = 0; root < 1 + (folder > 0); root++) {
       int n = snprintf(
-          path, sizeof path, "%.*s%s", root ? 0 : folder, a->zarr.path, a->zarr.dim[a->axis]);
+          path, sizeof path, "%.*s%s", root ? 0 : folder, a->zarr.path, insitu__join_dim(a, axis));
       if (n >= (int)sizeof path) continue;
       char *copy = insitu__mem_text(path, (uint64_t)n);
       if (copy && !INSITU__ARRAY_PUSH(paths, copy)) insitu__mem_free(copy);
@@ -32652,22 +33190,24 @@ static insitu_status insitu__join_describe(struct insitu__join_coordinate *c, in
   return INSITU_OK;
 }
 
-/* Looks for the coordinate of an array's sample axis; there need not be one. The caller frees *c in
- * any case. */
+/* Looks for the coordinate of an array's axis, which has a name; there need not be one. The caller
+ * frees *c in any case. */
 static insitu_status insitu__join_find_await(insitu_loader *ld,
-    const struct insitu__geometry_array *a, struct insitu__join_coordinate *c, insitu_error *err) {
+    const struct insitu__geometry_array *a, unsigned axis, struct insitu__join_coordinate *c,
+    insitu_error *err) {
   struct insitu__zarr_array *z = &c->zarr;
-  const char *dim = a->zarr.dim[a->axis];
+  const char *dim = insitu__join_dim(a, axis);
+  uint64_t samples = insitu__join_samples(a, axis);
   memset(c, 0, sizeof *c);
-  if (!dim) return INSITU_OK;
+  c->dim = dim;
   insitu_status status = insitu__read_find_coordinate_await(ld, a->zarr.path, dim, z, err);
   if (status) return status == INSITU_E_NOTFOUND ? INSITU_OK : status;
   if (z->axes != 1) return INSITU_OK; /* by CF conventions no coordinate */
   c->there = true;
-  if (z->shape[0] != a->samples)
+  if (z->shape[0] != samples)
     return insitu__error_set(err, INSITU_E_SHAPE,
         "it has %" PRIu64 " values, and array %.160s has %" PRIu64 " samples", z->shape[0],
-        a->zarr.path, a->samples);
+        a->zarr.path, samples);
   bool number =
       z->dtype >> 8 <= 2 && (z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE ||
                                 z->kind == INSITU__ZARR_DIFFERENCE);
@@ -32791,74 +33331,199 @@ static insitu_status insitu__join_failed(const struct insitu__geometry_array *a,
   insitu__error_cause(err, cause);
   return insitu__error_set(err, cause->status,
       "open, array %.160s: its samples cannot be compared with those of other arrays, "
-      "coordinate %.160s: %.*s; correct it, or match samples by index with map = INSITU_BY_INDEX "
-      "in the variables of the array",
-      a->zarr.path, c->zarr.path ? c->zarr.path : a->zarr.dim[a->axis], n < 500 ? n : 500,
-      cause->message);
+      "coordinate %.160s: %.*s; correct it, or match samples by index, with map = INSITU_BY_INDEX "
+      "and rate, in the variables of the array",
+      a->zarr.path, c->zarr.path ? c->zarr.path : c->dim, n < 500 ? n : 500, cause->message);
 }
 
-/* Compares the coordinate of array a with the first one, that of array `to`. */
-static insitu_status insitu__join_compare_await(insitu_loader *ld,
-    const struct insitu__geometry_array *to, struct insitu__join_coordinate *first,
-    const struct insitu__geometry_array *a, struct insitu__join_coordinate *c, insitu_error *err) {
+/* Reads two coordinates in one way. *failed: the one that could not be, or does not go with the
+ * other. */
+static insitu_status insitu__join_values_await(insitu_loader *ld,
+    struct insitu__join_coordinate *first, struct insitu__join_coordinate *c,
+    struct insitu__join_coordinate **failed, insitu_error *err) {
   enum insitu__join_way way = insitu__join_way(first, c);
-  char one[INSITU__TIME_TEXT], other[INSITU__TIME_TEXT];
-  insitu_status status;
-  insitu_error cause = {0};
-  if (way == INSITU__JOIN_UNREAD) {
-    status = insitu__error_set(&cause, INSITU_E_SHAPE,
+  *failed = c;
+  if (way == INSITU__JOIN_UNREAD)
+    return insitu__error_set(err, INSITU_E_SHAPE,
         "its units are '%.60s', and those of %.160s are '%.60s'", c->units, first->zarr.path,
         first->units);
-  } else {
-    status = insitu__join_read_await(ld, first, way, &cause);
-    if (status) return insitu__join_failed(to, first, &cause, err);
-    status = insitu__join_read_await(ld, c, way, &cause);
+  insitu_status status = insitu__join_read_await(ld, first, way, err);
+  if (status) {
+    *failed = first;
+    return status;
   }
-
-  if (!status && way == INSITU__JOIN_MOMENTS && !insitu__join_calendars(first->which, c->which))
-    status = insitu__error_set(&cause, INSITU_E_SHAPE, "its calendar is %s, and that of %.160s %s",
-        insitu__time_calendars[c->which], first->zarr.path, insitu__time_calendars[first->which]);
-  if (status) return insitu__join_failed(a, c, &cause, err);
-
-  uint64_t i = insitu__map_differ(&first->values, &c->values);
-  if (i == c->values.n) return INSITU_OK;
-  return insitu__error_set(err, INSITU_E_SHAPE,
-      "open, arrays %.160s and %.160s: their samples do not belong together: at index %" PRIu64
-      " coordinate %.160s is %s and coordinate %.160s is %s; correct path or sample_dim, or match "
-      "samples by index all the same with map = INSITU_BY_INDEX in the variables of array %.160s",
-      to->zarr.path, a->zarr.path, i, first->zarr.path, insitu__join_print(first, i, one),
-      c->zarr.path, insitu__join_print(c, i, other), a->zarr.path);
+  status = insitu__join_read_await(ld, c, way, err);
+  bool alike = way == INSITU__JOIN_NUMBERS || insitu__join_calendars(first->which, c->which);
+  if (status || alike) return status;
+  return insitu__error_set(err, INSITU_E_SHAPE, "its calendar is %s, and that of %.160s %s",
+      insitu__time_calendars[c->which], first->zarr.path, insitu__time_calendars[first->which]);
 }
 
-/* Compares the sample axes of all arrays that may have coordinates of their own. */
-static insitu_status insitu__join_await(insitu_loader *ld, insitu_error *err) {
-  const struct insitu__geometry *g = &ld->geometry;
-  const struct insitu__geometry_array *to = NULL; /* the array that `first` belongs to */
+/* The maps' memory, all at once; a map is not there as long as the array has no pointer to it. */
+static struct insitu__map *insitu__join_new_map(struct insitu__geometry *g, uint64_t i) {
+  if (!g->maps) g->maps = (struct insitu__map *)insitu__mem_alloc(g->n_arrays, sizeof *g->maps);
+  return g->maps ? &g->maps[i] : NULL;
+}
+
+/* Gives array number i the map that was made, unless this says that samples are anchors. */
+static insitu_status insitu__join_keep_map(
+    insitu_loader *ld, uint64_t i, struct insitu__map *map, insitu_error *err) {
+  struct insitu__geometry *g = &ld->geometry;
+  uint64_t bytes = INSITU__ARRAY_LEN(map->pieces) * sizeof *map->pieces, left;
+  const char *first = g->arrays[0].zarr.path, *path = g->arrays[i].zarr.path;
+  if (insitu__map_is_identity(map, g->arrays[i].samples)) {
+    insitu__map_free(map);
+    return INSITU_OK;
+  }
+
+  if (g->n_axes > 1)
+    return insitu__error_set(err, INSITU_E_SHAPE,
+        "open, array %.160s: its samples have other indexes than those of array %.160s, which "
+        "only an only sample axis allows; draw along one axis, or leave the array out",
+        path, first);
+  if (!insitu__loader_reserve(ld, bytes, 1, &left))
+    return insitu__error_set(err, INSITU_E_BUDGET,
+        "open, array %.160s: the map of its samples takes %" PRIu64 " bytes, more than what is "
+        "left of memory_budget; raise it",
+        path, bytes);
+  insitu__loader_memory(ld, bytes);
+  g->arrays[i].map = map;
+  insitu__report_log(ld, 2,
+      "rank %d, open, array %.160s: %" PRIu64 " of %" PRId64 " samples of array %.160s have a "
+      "partner there",
+      (int)ld->config.rank, path, map->shared, map->anchors, first);
+  return INSITU_OK;
+}
+
+/* Joins the samples of array number i to those of the first array, which `first` belongs to. */
+static insitu_status insitu__join_join(insitu_loader *ld, struct insitu__join_coordinate *first,
+    uint64_t i, struct insitu__join_coordinate *c, insitu_error *err) {
+  struct insitu__geometry *g = &ld->geometry;
+  const struct insitu__geometry_array *a = &g->arrays[i], *to = &g->arrays[0];
+  struct insitu__map *map = insitu__join_new_map(g, i);
+  char text[4][INSITU__TIME_TEXT];
+  insitu_error cause = {0};
+  int slope[2] = {0};
+  if (!map) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for maps of samples");
+  insitu_status status = insitu__map_slope(&first->values, &slope[0], &cause);
+  if (status) return insitu__join_failed(to, first, &cause, err);
+  status = insitu__map_slope(&c->values, &slope[1], &cause);
+  if (!status && slope[0] * slope[1] < 0)
+    status = insitu__error_set(&cause, INSITU_E_SHAPE, "its values %s, and those of %.160s %s",
+        slope[1] < 0 ? "fall" : "rise", first->zarr.path, slope[0] < 0 ? "fall" : "rise");
+  if (!status)
+    status =
+        insitu__map_join(&first->values, &c->values, slope[0] < 0 || slope[1] < 0, map, &cause);
+  if (status) return insitu__join_failed(a, c, &cause, err);
+  if (map->shared) return insitu__join_keep_map(ld, i, map, err);
+
+  uint64_t last = first->values.n - 1, end = c->values.n - 1;
+  if (!first->values.n || !c->values.n) return INSITU_OK; /* nothing can be drawn */
+  return insitu__error_set(err, INSITU_E_SHAPE,
+      "open, arrays %.160s and %.160s: no sample of one has a partner in the other: coordinate "
+      "%.160s goes from %s to %s, and coordinate %.160s from %s to %s; correct path or sample_dim, "
+      "or match samples by index, with map = INSITU_BY_INDEX and rate, in the variables of array "
+      "%.160s",
+      to->zarr.path, a->zarr.path, first->zarr.path, insitu__join_print(first, 0, text[0]),
+      insitu__join_print(first, last, text[1]), c->zarr.path, insitu__join_print(c, 0, text[2]),
+      insitu__join_print(c, end, text[3]), a->zarr.path);
+}
+
+/* Compares the coordinate of array number i with the first one, that of array number `to`. */
+static insitu_status insitu__join_compare_await(insitu_loader *ld, uint64_t to,
+    struct insitu__join_coordinate *first, uint64_t i, struct insitu__join_coordinate *c,
+    unsigned axis, insitu_error *err) {
+  struct insitu__geometry *g = &ld->geometry;
+  struct insitu__join_coordinate *failed;
+  const char *path = g->arrays[i].zarr.path;
+  bool equal =
+      insitu__join_samples(&g->arrays[to], axis) == insitu__join_samples(&g->arrays[i], axis);
+  bool joins = !to && axis == g->along &&
+               (!equal || insitu__join_variable(ld, i)->map == INSITU_BY_COORDINATE);
+  insitu_error cause = {0};
+  if (!equal && !joins) return INSITU_OK; /* refused for that later */
+  insitu_status status = insitu__join_values_await(ld, first, c, &failed, &cause);
+  if (status) return insitu__join_failed(&g->arrays[failed == c ? i : to], failed, &cause, err);
+  if (joins) return insitu__join_join(ld, first, i, c, err);
+
+  char one[INSITU__TIME_TEXT], other[INSITU__TIME_TEXT];
+  uint64_t at = insitu__map_differ(&first->values, &c->values);
+  if (at == c->values.n) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_SHAPE,
+      "open, arrays %.160s and %.160s: their samples do not belong together: at index %" PRIu64
+      " coordinate %.160s is %s and coordinate %.160s is %s; correct path or sample_dim, or say "
+      "in the variables of array %.160s what belongs together: samples with equal coordinates, by "
+      "map = INSITU_BY_COORDINATE, or with equal indexes all the same, by map = INSITU_BY_INDEX",
+      g->arrays[to].zarr.path, path, at, first->zarr.path, insitu__join_print(first, at, one),
+      c->zarr.path, insitu__join_print(c, at, other), path);
+}
+
+/* Looks at the coordinates of axis number `axis` of the draw space. */
+static insitu_status insitu__join_axis_await(insitu_loader *ld, unsigned axis, insitu_error *err) {
+  struct insitu__geometry *g = &ld->geometry;
   struct insitu__join_coordinate first = {0};
   insitu_status status = INSITU_OK;
-  uint64_t asks = 0;
+  uint64_t asks = 0, to = 0;
 
-  for (uint64_t i = 0; i < g->n_arrays; i++) asks += insitu__join_asks(ld, i);
+  for (uint64_t i = 0; i < g->n_arrays; i++) asks += insitu__join_asks(ld, i, axis);
   if (asks < 2) return INSITU_OK;
-  insitu__join_prefetch_await(ld);
+  insitu__join_prefetch_await(ld, axis);
   for (uint64_t i = 0; !status && i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     struct insitu__join_coordinate c = {0};
     insitu_error cause = {0};
-    if (!insitu__join_asks(ld, i)) continue;
-    status = insitu__join_find_await(ld, a, &c, &cause);
+    if (!insitu__join_asks(ld, i, axis)) continue;
+    status = insitu__join_find_await(ld, a, axis, &c, &cause);
     if (status) status = insitu__join_failed(a, &c, &cause, err);
-    if (!status && c.there && !to) {
+    if (!status && c.there && !first.there) {
       first = c;
-      to = a;
+      to = i;
       continue;
     }
     if (!status && c.there && strcmp(c.zarr.path, first.zarr.path) != 0)
-      status = insitu__join_compare_await(ld, to, &first, a, &c, err);
+      status = insitu__join_compare_await(ld, to, &first, i, &c, axis, err);
+    if (axis == g->along) g->arrays[i].joined = c.there && !to;
     insitu__join_free(ld, &c);
   }
 
   insitu__join_free(ld, &first);
+  return status;
+}
+
+/* The map of array number i by its rate. */
+static insitu_status insitu__join_rate(insitu_loader *ld, uint64_t i, insitu_error *err) {
+  struct insitu__geometry *g = &ld->geometry;
+  const insitu_variable *v = insitu__join_variable(ld, i);
+  struct insitu__map *map = insitu__join_new_map(g, i);
+  const struct insitu__geometry_array *a = &g->arrays[i];
+  insitu_error cause = {0};
+  if (!map) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for maps of samples");
+  insitu_status status = insitu__map_by_rate(map, g->arrays[0].samples, a->samples,
+      v->rate ? v->rate : 1, v->map == INSITU_BY_INDEX_FLOOR, &cause);
+  if (!status) return insitu__join_keep_map(ld, i, map, err);
+  return insitu__error_set(err, status, "open, array %.160s: %.600s", a->zarr.path, cause.message);
+}
+
+/* Finds out which samples of different arrays belong together. */
+static insitu_status insitu__join_await(insitu_loader *ld, insitu_error *err) {
+  struct insitu__geometry *g = &ld->geometry;
+  insitu_status status = INSITU_OK;
+
+  for (unsigned axis = 0; !status && axis < g->n_axes; axis++)
+    status = insitu__join_axis_await(ld, axis, err);
+  for (uint64_t i = 1; !status && i < g->n_arrays; i++) {
+    uint64_t leader = insitu__join_leader(ld, i, g->along);
+    if (insitu__join_by_index(ld, i)) status = insitu__join_rate(ld, i, err);
+    else if (leader < i) g->arrays[i].map = g->arrays[leader].map;
+    bool joined = g->arrays[leader].joined || !leader;
+    if (!status && !joined && insitu__join_variable(ld, i)->map == INSITU_BY_COORDINATE)
+      status = insitu__error_set(err, INSITU_E_NOTFOUND,
+          "open, array %.160s: map is INSITU_BY_COORDINATE, and it or array %.160s has no "
+          "coordinate along the sample axis; match samples by index, with map = INSITU_BY_INDEX "
+          "and rate",
+          g->arrays[i].zarr.path, g->arrays[0].zarr.path);
+  }
+
   return status;
 }
 
@@ -32910,15 +33575,21 @@ static bool insitu__tile_in_pass(const struct insitu__loader_tile *t, uint64_t a
 /* Adds the rows of a run to those that the window wants of the chunk. The anchor of the run's row i
  * is shown as row i by the last view of the group, and as the rows before that by the views before
  * it. late: the pass began inside the window, and nobody wants the batches before. */
-static void insitu__tile_want(struct insitu__loader_tile *t, const struct insitu__plan_run *run,
-    uint64_t group, uint64_t rows, bool late) {
+static void insitu__tile_want(struct insitu__loader_tile *t,
+    const struct insitu__geometry_view *view, int64_t begin, const struct insitu__plan_run *run,
+    uint64_t rows, bool late) {
   uint64_t from = 0, to = run->n;
 
   while (late && from < to && !insitu__tile_in_pass(t, run->at + from)) from++;
   while (late && from < to && !insitu__tile_in_pass(t, run->at + to - 1)) to--;
   if (from == to) return;
   uint64_t first = run->row + from * run->stride, last = run->row + (to - 1) * run->stride;
-  first -= insitu__base_min(first, group - 1); /* rows before the first lie in earlier chunks */
+  if (t->array->map) {
+    first = insitu__geometry_row(t->array, view, t->chunk, begin + (int64_t)first);
+    last = insitu__geometry_row(t->array, view, t->chunk, begin + (int64_t)last);
+  }
+  first -=
+      insitu__base_min(first, view->group - 1); /* rows before the first lie in earlier chunks */
   t->first = insitu__base_min(t->first, first);
   t->last = insitu__base_max(t->last, insitu__base_min(rows, last + 1));
 }
@@ -32940,9 +33611,10 @@ static bool insitu__tile_range(struct insitu__loader_tile *t) {
       struct insitu__plan_run run;
       row = insitu__geometry_anchor_line(a, v, t->chunk, row, rows, &line);
       uint64_t others = line.n; /* in no run of this window */
+      int64_t begin = line.at[0];
       while (insitu__plan_map_run(&t->map, &line, &run)) {
         others -= run.n;
-        insitu__tile_want(t, &run, v->group, rows, late);
+        insitu__tile_want(t, v, begin, &run, rows, late);
       }
       elsewhere = elsewhere || others;
     }
@@ -33201,11 +33873,15 @@ static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bo
   insitu__geometry_chunk_place(a, t->chunk, place);
   uint64_t begin = place[a->along] * rows, start = begin + (inner ? t->hole.first : 0);
   uint64_t stop = insitu__base_min(begin + (inner ? t->hole.last : rows), a->samples);
+  start = (uint64_t)insitu__geometry_anchor(a, (int64_t)start);
+  stop = insitu__base_max(start + 1, (uint64_t)insitu__geometry_anchor(a, (int64_t)stop));
   struct insitu__dates_shown d;
   char dates[2 * INSITU__TIME_TEXT + 8] = "", valid[2 * INSITU__TIME_TEXT + 120] = "",
                                      use[INSITU__TIME_TEXT + 40];
 
-  insitu__dates_of_await(t->loader, &a->zarr, start, stop, &d);
+  memset(&d, 0, sizeof d);
+  if (stop <= t->loader->geometry.samples)
+    insitu__dates_of_await(t->loader, &a->zarr, start, stop, &d);
   if (d.first[0]) snprintf(dates, sizeof dates, " (%s to %s)", d.first, d.last);
   if (d.valid_start[0] || d.valid_stop[0])
     snprintf(valid, sizeof valid, "; by its attributes the archive has data%s%s%s%s%s%s",
@@ -34936,6 +35612,7 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
   insitu__open_prefetch_await(ld);
   insitu_status status = insitu__geometry_open_await(g, c, &ld->source, err);
   if (!status) status = insitu__join_await(ld, err);
+  if (!status) status = insitu__geometry_axes(g, c, err);
   if (!status) status = insitu__open_select_await(ld, err);
   if (!status) status = insitu__geometry_init(g, c, err);
   if (!status) status = insitu__open_places(ld, err);
@@ -35462,6 +36139,7 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   }
 
   for (unsigned k = 0; k < a->n_drawn; k++) c->sample[a->drawn[k].axis] = (uint64_t)anchor[k];
+  c->sample[a->axis] = (uint64_t)insitu__geometry_index(a, anchor[a->along]);
   c->sample[a->axis] += (uint64_t)(desc->offset + (desc->n_steps ? desc->steps[c->step] : 0));
   for (unsigned d = 0; d < c->zarr->ndim; d++) {
     n[d] = insitu__geometry_is_drawn(a, d)
@@ -35673,6 +36351,10 @@ static void insitu__describe_string(
   else insitu__text_buffer_printf(b, "null");
 }
 
+/* Names of insitu_variable.map. */
+static const char *const insitu__describe_maps[] = {
+    "", "by_index", "by_index_floor", "by_coordinate"};
+
 /* A variable as the desc gives it. */
 static void insitu__describe_variable(struct insitu__text_buffer *b, const insitu_variable *v) {
   insitu__describe_string(b, "{\"label\": ", v->label);
@@ -35693,7 +36375,8 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
   insitu__text_buffer_printf(b, "]");
   if (v->select) insitu__describe_string(b, ", \"select\": ", v->select);
   if (v->into) insitu__describe_string(b, ", \"into\": ", v->into);
-  if (v->map) insitu__describe_string(b, ", \"map\": ", "by_index");
+  if (v->map) insitu__describe_string(b, ", \"map\": ", insitu__describe_maps[v->map]);
+  if (v->rate) insitu__text_buffer_printf(b, ", \"rate\": %" PRId64, v->rate);
   if (v->fixed) insitu__text_buffer_printf(b, ", \"fixed\": true");
   insitu__text_buffer_printf(b, "}");
 }

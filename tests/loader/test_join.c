@@ -103,7 +103,7 @@ static void dates(void **state) {
 
     REFUSED(of(make_pair(format, six, (struct coordinate){line(12, 6), INSITU_I64, hours})),
         INSITU_E_SHAPE, "arrays a/x and b/y", "at index 0", "a/time is 1979-01-01T00:00",
-        "b/time is 1979-01-01T12:00", "map = INSITU_BY_INDEX in the variables of array b/y");
+        "b/time is 1979-01-01T12:00", "say in the variables of array b/y", "map = INSITU_BY_INDEX");
     REFUSED(of(make_pair(format, six, (struct coordinate){line(0, 0.5), INSITU_F64, days})),
         INSITU_E_SHAPE, "at index 1", "a/time is 1979-01-01T06:00", "b/time is 1979-01-01T12:00");
     double off[N];
@@ -169,7 +169,7 @@ static void by_index(void **state) {
   v[1].map = INSITU_BY_INDEX;
   opens(d);
   v[1].map = 7;
-  REFUSED(d, INSITU_E_ARG, "variable y: map is 7; use 0 or INSITU_BY_INDEX");
+  REFUSED(d, INSITU_E_ARG, "variable y: map is 7; use 0, INSITU_BY_INDEX");
 
   opens(of(make_pair(3, none, b)));
   opens(of(make_pair(2, a, none)));
@@ -247,6 +247,128 @@ static void broken(void **state) {
   d = of(root);
   d.memory_budget = 100; /* not two coordinates of 96 bytes */
   REFUSED(d, INSITU_E_BUDGET, "a/time", "memory_budget");
+}
+
+/* Arrays a/x of N samples and b/y of another number, with their coordinates. */
+static const char *make_uneven(struct coordinate a, struct coordinate b, uint64_t n) {
+  static int turn;
+  char name[32];
+  snprintf(name, sizeof name, "uneven%d", turn++);
+  const char *root = support_path(name);
+  make_array(root, "a/x", 3, "[\"time\",\"v\"]");
+  const struct support_array y = {.name = "b/y",
+      .ndim = 2,
+      .shape = {n, 3},
+      .chunk = {5, 3},
+      .dtype = INSITU_I32,
+      .format = 3,
+      .dims = "[\"time\",\"v\"]"};
+  support_make(root, &y);
+  if (a.values) make_coordinate(root, "a/time", 3, a, N);
+  if (b.values) make_coordinate(root, "b/time", 3, b, n);
+  return root;
+}
+
+/* Maps that make no sense, and coordinates that none can be made of. */
+static void no_map(void **state) {
+  (void)state;
+  struct coordinate none = {NULL, 0, NULL}, up = {line(0, 1), INSITU_I32, NULL},
+                    down = {line(20, -1), INSITU_I32, NULL}, far = {line(100, 1), INSITU_F64, NULL};
+  double wild[N] = {0, 1, 2, 2, 3, 4, 5, 6};
+  const char *root = make_uneven(up, none, 7);
+  insitu_variable v[2] = {pair[0], pair[1]};
+  insitu_loader_desc d = of(root);
+  d.variables = v;
+  REFUSED(d, INSITU_E_SHAPE, "array a/x has 12 samples and array b/y has 7",
+      "map = INSITU_BY_INDEX", "rate", "array b/y");
+  v[1].map = INSITU_BY_COORDINATE;
+  REFUSED(d, INSITU_E_NOTFOUND, "array b/y: map is INSITU_BY_COORDINATE", "no coordinate",
+      "INSITU_BY_INDEX");
+  v[1].map = INSITU_BY_INDEX;
+  opens(d);
+  v[1].rate = -2;
+  opens(d);
+  v[1].map = INSITU_BY_INDEX_FLOOR;
+  opens(d);
+  v[1].rate = 2;
+  REFUSED(d, INSITU_E_ARG, "variable y", "nothing is rounded");
+  v[1].map = 0;
+  REFUSED(d, INSITU_E_ARG, "variable y: rate is 2", "only with map = INSITU_BY_INDEX");
+  v[1].map = INSITU_BY_INDEX, v[1].rate = (INT64_C(1) << 48) + 1;
+  REFUSED(d, INSITU_E_ARG, "variable y: rate is 281474976710657");
+  v[1].rate = INT64_MIN;
+  REFUSED(d, INSITU_E_ARG, "variable y: rate is -9223372036854775808");
+  v[1].rate = INT64_C(1) << 48;
+  opens(d); /* the first anchor alone has a partner */
+  v[1].rate = 0, v[0].map = INSITU_BY_INDEX, v[0].rate = -1;
+  REFUSED(d, INSITU_E_ARG, "variable x", "name a variable of another array first");
+  v[0].map = INSITU_BY_COORDINATE, v[0].rate = 0;
+  REFUSED(d, INSITU_E_ARG, "variable x", "name a variable of another array first");
+
+  opens(of(make_uneven(up, up, 7)));
+  opens(of(make_uneven(down, down, 7)));
+  REFUSED(of(make_uneven(up, far, 7)), INSITU_E_SHAPE, "no sample of one has a partner",
+      "a/time goes from 0 to 11", "b/time from 100 to 106", "INSITU_BY_INDEX");
+  REFUSED(of(make_uneven(up, down, 7)), INSITU_E_SHAPE,
+      "b/time: its values fall, and those of a/time"
+      " rise",
+      "INSITU_BY_INDEX");
+  REFUSED(of(make_uneven(up, (struct coordinate){wild, INSITU_I32, NULL}, 7)), INSITU_E_FORMAT,
+      "b/time: its values neither rise nor fall throughout, see index 3", "INSITU_BY_INDEX");
+  REFUSED(of(make_uneven((struct coordinate){wild, INSITU_I32, NULL}, up, 7)), INSITU_E_FORMAT,
+      "a/time: its values neither rise nor fall");
+
+  /* of one length: joined where that is said */
+  root = make_pair(3, up, (struct coordinate){line(3, 1), INSITU_I64, NULL});
+  d = of(root);
+  d.variables = v;
+  v[0].map = 0;
+  v[1] = (insitu_variable){.path = "b/y", .map = INSITU_BY_COORDINATE};
+  d.batch_size = 1;
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_plan plan;
+  insitu_error err;
+  assert_int_equal(insitu_loader_plan(ld,
+                       &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &plan, &err),
+      INSITU_OK);
+  assert_int_equal(plan.samples, N - 3);
+  assert_int_equal(plan.dropped[INSITU_DROP_NO_PARTNER], 3);
+  insitu_loader_close(&ld);
+
+  /* one folder has one coordinate, which cannot have two lengths */
+  root = support_path("folder");
+  make_array(root, "x", 3, "[\"time\",\"v\"]");
+  make_coordinate(root, "y", 3, up, 7);
+  make_coordinate(root, "time", 3, up, N);
+  v[0].path = "x", v[1] = (insitu_variable){.path = "y"};
+  d = of(root);
+  d.variables = v;
+  REFUSED(d, INSITU_E_SHAPE, "array y", "time: it has 12 values", "has 7 samples");
+}
+
+/* Every axis that samples are drawn along is compared; a map needs an only one. */
+static void several_axes(void **state) {
+  (void)state;
+  struct coordinate up = {line(0, 1), INSITU_I32, NULL}, off = {line(1, 1), INSITU_I32, NULL};
+  const char *root = make_pair(3, up, up);
+  const double leads[] = {0, 6, 12}, others[] = {0, 12, 24};
+  make_coordinate(root, "a/v", 3, (struct coordinate){leads, INSITU_I32, NULL}, 3);
+  make_coordinate(root, "b/v", 3, (struct coordinate){leads, INSITU_F32, NULL}, 3);
+  const insitu_axis axes[] = {{.dim = "time"}, {.dim = "v"}};
+  insitu_variable v[2] = {pair[0], pair[1]};
+  insitu_loader_desc d = of(root);
+  d.variables = v, d.axes = axes, d.n_axes = 2;
+  opens(d);
+  make_coordinate(root, "b/v", 3, (struct coordinate){others, INSITU_F32, NULL}, 3);
+  REFUSED(d, INSITU_E_SHAPE, "at index 1 coordinate a/v is 6 and coordinate b/v is 12");
+  v[1].map = INSITU_BY_INDEX;
+  opens(d);
+  v[1].rate = 2;
+  REFUSED(d, INSITU_E_SHAPE, "array b/y", "draw along one axis");
+  make_coordinate(root, "b/v", 3, (struct coordinate){leads, INSITU_F32, NULL}, 3);
+  make_coordinate(root, "b/time", 3, off, N);
+  v[1].map = INSITU_BY_COORDINATE, v[1].rate = 0;
+  REFUSED(d, INSITU_E_SHAPE, "array b/y", "draw along one axis");
 }
 
 /* Requests that opening an archive takes. */
@@ -344,6 +466,7 @@ static void image_and_mask(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(dates), cmocka_unit_test(numbers),
       cmocka_unit_test(by_index), cmocka_unit_test(three), cmocka_unit_test(other_names),
-      cmocka_unit_test(broken), cmocka_unit_test(remote), cmocka_unit_test(image_and_mask)};
+      cmocka_unit_test(broken), cmocka_unit_test(no_map), cmocka_unit_test(several_axes),
+      cmocka_unit_test(remote), cmocka_unit_test(image_and_mask)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -176,8 +176,9 @@ static bool config_decode_of(const char *text, int32_t *decode) {
   return strcmp(text, "cf") == 0;
 }
 static bool config_map_of(const char *text, int32_t *map) {
-  *map = INSITU_BY_INDEX;
-  return strcmp(text, "by_index") == 0;
+  for (*map = INSITU_BY_INDEX; *map <= INSITU_BY_COORDINATE; ++*map)
+    if (strcmp(text, insitu__describe_maps[*map]) == 0) return true;
+  return false;
 }
 /* Sets a field from text. On failure a usage error, which names the value as `shown`. */
 static bool config_set(struct config *c, const struct config_field *f, void *base,
@@ -487,7 +488,7 @@ static bool config_json_fixed(
 static bool config_json_variable(
     struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
   static const char *const known[] = {"label", "path", "offset", "steps", "dtype", "decode",
-      "slices", "select", "into", "map", "fixed"};
+      "slices", "select", "into", "map", "rate", "fixed"};
   char key[64], text[INSITU__MAX_KEY];
   if (insitu__text_json_is_string(j, token)) { /* a label alone */
     if (insitu__text_json_string(j, token, text, sizeof text) < 0)
@@ -501,8 +502,8 @@ static bool config_json_variable(
     int value = insitu__text_json_value(j, t);
     if (insitu__text_json_string(j, t, key, sizeof key) < 0)
       return config_bad(c, "variables", "a key is too long");
-    if (strcmp(key, "offset") == 0) {
-      if (!insitu__text_json_i64(j, value, &v->offset))
+    if (strcmp(key, "offset") == 0 || strcmp(key, "rate") == 0) {
+      if (!insitu__text_json_i64(j, value, key[0] == 'o' ? &v->offset : &v->rate))
         return config_bad(c, key, "a whole number is needed");
     } else if (strcmp(key, "steps") == 0) {
       if (!insitu__text_json_is_array(j, value))
@@ -528,7 +529,8 @@ static bool config_json_variable(
       else if (key[0] == 's') v->select = config_keep_text(c, text, strlen(text));
       else if (key[0] == 'i') v->into = config_keep_text(c, text, strlen(text));
       else if (key[0] == 'm' && !config_map_of(text, &v->map))
-        return config_bad(c, key, "\"by_index\" is needed");
+        return config_bad(
+            c, key, "\"by_index\", \"by_index_floor\" or \"by_coordinate\" is needed");
       else if (key[1] == 'e' && !config_decode_of(text, &v->decode))
         return config_bad(c, key, "\"cf\" is needed");
       else if (key[1] == 't' && !config_dtype_of(text, &v->dtype))

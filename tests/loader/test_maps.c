@@ -1,0 +1,246 @@
+/* Arrays whose samples have other indexes than those of the first one: by a rate, rounded down, or
+ * joined by their coordinates. Whole epochs against a model that looks everything up. */
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+
+enum { MOST = 400, STEPS = 3, V = 3 };
+
+/* A drawn case: array x of n anchors, and y of m samples. */
+struct drawn {
+  int64_t n, m;
+  int64_t partner[MOST]; /* of each anchor; -1: none */
+  int64_t place[MOST + 1];
+  struct support_array x, y;
+  insitu_variable v[2];
+  int64_t steps[2][STEPS];
+};
+
+static void has(const char *text, const char *part) {
+  if (!strstr(text, part)) fail_msg("'%s' is not in: %s", part, text);
+}
+
+/* Coordinates of both arrays, and what they join. y's is written in other units. */
+static void draw_join(struct drawn *d, const char *root) {
+  static double x[MOST], y[MOST];
+  int64_t ratio = 1 + (int64_t)support_below(6), at = (int64_t)support_below(20);
+  bool coarse = support_below(3) == 0, falls = support_below(4) == 0;
+  for (int64_t i = 0; i < d->n; i++) {
+    x[i] = (double)at;
+    at += (coarse ? 1 : ratio) * (support_below(12) ? 1 : 1 + (int64_t)support_below(4));
+  }
+  at = (int64_t)support_below(20);
+  for (int64_t i = 0; i < d->m; i++) {
+    y[i] = (double)at;
+    at += (coarse ? ratio : 1) * (support_below(15) ? 1 : 1 + (int64_t)support_below(4));
+  }
+  for (int64_t a = 0, k = 0; a < d->n; a++) {
+    while (k < d->m && y[k] < x[a]) k++;
+    d->place[a] = k;
+    d->partner[a] = k < d->m && y[k] == x[a] ? k : -1;
+  }
+  for (int64_t i = 0; falls && i < MOST; i++) x[i] = -x[i], y[i] = -y[i];
+  bool minutes = support_below(2);
+  for (int64_t i = 0; i < d->m; i++) y[i] = minutes ? y[i] * 60 + 1440 : y[i];
+  struct support_array time = {.name = "a/time",
+      .ndim = 1,
+      .shape = {(uint64_t)d->n},
+      .chunk = {13},
+      .dtype = INSITU_I32,
+      .format = 3,
+      .dims = "[\"time\"]",
+      .attributes = "\"units\":\"hours since 2001-01-02\"",
+      .values = x};
+  support_make(root, &time);
+  time.name = "b/time", time.shape[0] = (uint64_t)d->m, time.values = y, time.dtype = INSITU_F64;
+  if (minutes) time.attributes = "\"units\":\"minutes since 2001-01-01\"";
+  support_make(root, &time);
+  d->v[1].map = INSITU_BY_COORDINATE;
+  if (d->n != d->m && support_below(2)) d->v[1].map = 0;
+}
+
+/* What a rate joins. */
+static void draw_rate(struct drawn *d) {
+  int64_t rate = (int64_t)support_below(14) - 7;
+  bool floor = rate < 0 && support_below(3) > 0;
+  d->v[1].map = floor ? INSITU_BY_INDEX_FLOOR : INSITU_BY_INDEX;
+  d->v[1].rate = rate;
+  for (int64_t a = 0; a < d->n; a++) {
+    int64_t by = rate < 0 ? -rate : 1, j = rate < 0 ? a / by : a * (rate ? rate : 1);
+    bool shares = j < d->m && (floor || rate >= 0 || a % by == 0);
+    d->partner[a] = shares ? j : -1;
+    d->place[a] = rate < 0 ? (a + by - 1) / by : j;
+  }
+}
+
+static struct drawn *draw(const char *root) {
+  static struct drawn d;
+  memset(&d, 0, sizeof d);
+  d.n = 30 + (int64_t)support_below(120);
+  d.m = 20 + (int64_t)support_below(300);
+  static char names[2][16];
+  struct support_array *arrays[2] = {&d.x, &d.y};
+  for (int i = 0; i < 2; i++) {
+    uint64_t rows = 1 + support_below(support_below(2) ? 4 : 40);
+    snprintf(names[i], sizeof names[i], "%s", i ? "b/y" : "a/x");
+    *arrays[i] = (struct support_array){.name = names[i],
+        .ndim = 2,
+        .shape = {(uint64_t)(i ? d.m : d.n), V},
+        .chunk = {rows, 1 + support_below(V)},
+        .dtype = i ? INSITU_F32 : INSITU_I32,
+        .format = 3,
+        .zstd = support_below(2),
+        .dims = "[\"time\",\"v\"]"};
+    if (support_below(3) == 0) arrays[i]->shard[0] = arrays[i]->shard[1] = 2;
+    support_make(root, arrays[i]);
+    d.v[i].path = names[i];
+    d.v[i].offset = (int64_t)support_below(7) - 3;
+    if (support_below(2)) {
+      d.v[i].steps = d.steps[i], d.v[i].n_steps = 1 + support_below(STEPS);
+      int64_t at = (int64_t)support_below(5) - 2, by = support_below(3) ? 1 : 3;
+      for (int k = 0; k < STEPS; k++) d.steps[i][k] = at + by * k;
+    }
+  }
+  if (support_below(2)) draw_join(&d, root);
+  else draw_rate(&d);
+  d.place[0] = 0;
+  d.place[d.n] = d.m;
+  return &d;
+}
+
+static int64_t delta(const insitu_variable *v, uint64_t k) {
+  return v->offset + (v->n_steps ? v->steps[k] : 0);
+}
+
+/* Whether an anchor is one of the split [lo, hi). */
+static bool is_anchor(const struct drawn *d, int64_t a, int64_t lo, int64_t hi, bool spill) {
+  if (a < lo || a >= hi || d->partner[a] < 0) return false;
+  if (spill) lo = 0, hi = d->n;
+  for (int i = 0; i < 2; i++)
+    for (uint64_t k = 0; k < (d->v[i].n_steps ? d->v[i].n_steps : 1); k++) {
+      int64_t j = (i ? d->partner[a] : a) + delta(&d->v[i], k);
+      int64_t from = i ? d->place[lo] : lo, to = i ? d->place[hi] : hi;
+      if (i && to > d->m) to = d->m;
+      if (j < from || j >= to) return false;
+    }
+  return true;
+}
+
+/* Why an anchor is not delivered, by the documented order; INSITU_DROPS: it is. */
+static int reason(const struct drawn *d, int64_t a, int64_t lo, int64_t hi, bool spill) {
+  if (a < lo || a >= hi) return INSITU_DROP_OTHER_SPLIT;
+  if (d->partner[a] < 0) return INSITU_DROP_NO_PARTNER;
+  if (!is_anchor(d, a, 0, d->n, true)) return INSITU_DROP_ARCHIVE_EDGE;
+  return is_anchor(d, a, lo, hi, spill) ? INSITU_DROPS : INSITU_DROP_SPLIT_EDGE;
+}
+
+/* Every element of a row. */
+static void check_row(const struct drawn *d, const insitu_batch *b, uint64_t row) {
+  int64_t a = b->sample_indices[row];
+  for (int i = 0; i < 2; i++) {
+    const insitu_array *out = &b->arrays[i];
+    const char *p = (const char *)out->data + row * out->row_bytes;
+    for (uint64_t k = 0; k < (d->v[i].n_steps ? d->v[i].n_steps : 1); k++)
+      for (uint64_t v = 0; v < V; v++, p += 4) {
+        int64_t j = (i ? d->partner[a] : a) + delta(&d->v[i], k);
+        double want = support_value(i ? d->y.dtype : d->x.dtype, (uint64_t)j * V + v);
+        double got = support_get(p, out->dtype);
+        if (got != want)
+          fail_msg("%s at anchor %d, step %d: %g, not %g", out->name, (int)a, (int)k, got, want);
+      }
+  }
+}
+
+/* One epoch of a split: the anchors that the model tells, each once, with the right rows. */
+static void epoch(const struct drawn *d, insitu_loader *ld, int32_t split, int64_t lo, int64_t hi,
+    bool spill, bool shuffled) {
+  insitu_iter_desc pass = {
+      .api = INSITU_API, .split = split, .order = shuffled ? INSITU_SHUFFLED : INSITU_SEQUENTIAL};
+  uint64_t batch = insitu_loader_config(ld)->batch_size, want = 0, got = 0;
+  bool seen[MOST] = {false};
+  insitu_error err;
+  insitu_plan plan;
+  insitu_stats before, after;
+  for (int64_t a = 0; a < d->n; a++) want += is_anchor(d, a, lo, hi, spill);
+  insitu_status status = insitu_loader_plan(ld, &pass, &plan, &err);
+  if (want < (shuffled ? batch : 1)) {
+    assert_int_equal(status, INSITU_E_SPLIT);
+    return;
+  }
+  if (status) fail_msg("%s (%d anchors)", err.message, (int)want);
+  assert_int_equal(plan.samples, want);
+  uint64_t dropped[INSITU_DROPS + 1] = {0};
+  for (int64_t a = 0; a < d->n; a++) dropped[reason(d, a, lo, hi, spill)]++;
+  dropped[INSITU_DROP_TAIL] = shuffled ? want % batch : 0;
+  assert_memory_equal(plan.dropped, dropped, sizeof plan.dropped);
+  assert_int_equal(insitu_loader_stats(ld, &before, &err), INSITU_OK);
+
+  insitu_iter *it = open_iter_or_fail(ld, &pass);
+  insitu_batch *b;
+  int64_t last = -1;
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    for (uint64_t row = 0; row < b->rows; row++, got++) {
+      int64_t a = b->sample_indices[row];
+      assert_true(is_anchor(d, a, lo, hi, spill) && !seen[a] && (shuffled || a > last));
+      seen[last = a] = true;
+      check_row(d, b, row);
+    }
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s", err.message);
+  assert_int_equal(got, shuffled ? want / batch * batch : want);
+  insitu_iter_close(&it);
+  assert_int_equal(insitu_loader_stats(ld, &after, &err), INSITU_OK);
+  if (!plan.estimated) assert_int_equal(after.reads - before.reads, plan.reads);
+  assert_true(plan.distinct <= plan.reads && plan.amplification >= 1);
+  assert_int_equal(after.rereads - before.rereads <= after.reads - before.reads, 1);
+}
+
+static void epochs(void **state) {
+  (void)state;
+  int rounds = getenv("MAPS_N") ? atoi(getenv("MAPS_N")) : 250;
+  if (getenv("MAPS_SEED")) support_random_state = strtoull(getenv("MAPS_SEED"), NULL, 10);
+  for (int round = 0; round < rounds; round++) {
+    uint64_t seed = support_random_state;
+    const char *root = support_path("drawn");
+    support_remove(root);
+    const struct drawn *d = draw(root);
+    int64_t cut = 1 + (int64_t)support_below((uint64_t)d->n - 2);
+    bool spill = support_below(4) == 0;
+    int m = any_mode();
+    insitu_loader_desc desc = {.api = INSITU_API,
+        .url = root,
+        .variables = d->v,
+        .n_variables = 2,
+        .batch_size = 1 + support_below(6),
+        .split = {{.start = 0, .stop = cut}, {.start = cut, .stop = d->n}},
+        .split_spill = spill,
+        .unit_chunks = 1 + support_below(3),
+        .block_chunks = 1 + support_below(20),
+        .io = modes[m].io,
+        .inline_io = (int32_t)support_below(2),
+        .check = (int32_t)support_below(2),
+        .hold_epoch = 1,
+        .seed = support_random()};
+    insitu_loader *ld = NULL;
+    insitu_error err;
+    insitu_status status = insitu_loader_open(&desc, &ld, &err);
+    bool any = false;
+    for (int64_t a = 0; a < d->n; a++) any = any || d->partner[a] >= 0;
+    if (status && !any) {
+      has(err.message, "no sample of one has a partner in the other");
+      continue;
+    }
+    if (status) fail_msg("MAPS_SEED=%llu: %s", (unsigned long long)seed, err.message);
+    if (getenv("MAPS_N")) fprintf(stderr, "MAPS_SEED=%llu\n", (unsigned long long)seed);
+    epoch(d, ld, INSITU_TRAIN, 0, cut, spill, true);
+    epoch(d, ld, INSITU_VAL, cut, d->n, spill, false);
+    epoch(d, ld, INSITU_ALL, 0, d->n, true, support_below(2));
+    insitu_loader_close(&ld);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(epochs)};
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
