@@ -1106,8 +1106,8 @@ typedef struct insitu_iter_desc {
  * all little-endian; 16 bytes that are reserved and zero; a checksum of all before. fwrite it as it
  * is. A shuffled one may be restored at another world size with the same global batch.
  *   geometry   samples of a reference chunk
- *   variables  how many; of each in turn: path, number of the sample axis, and what is read at an
- *              anchor: offset + each of steps
+ *   variables  how many; of each in turn: path, number of the sample axis, a rate and its map, and what
+ *              is read at an anchor: offset + each of steps
  *   split      the anchors of the iterator's part: train, val, test or all
  * The other parts decide nothing of that, nor does what is selected of a sample, its type, label
  * and place, nor does insitu_iter_set_steps: ranks that read boxes of their own have equal states.
@@ -24635,9 +24635,9 @@ static uint64_t insitu__geometry_hash_variable(
   h = insitu__geometry_hash(h, path, strlen(path));
   for (unsigned k = 0; k < g->n_axes; k++)
     h = insitu__geometry_hash_word(h, g->arrays[to->array].drawn[k].axis);
-  if (g->arrays[to->array].map) { /* what it joins is not told apart: coordinates may grow */
+  if (v->rate != 0 && v->rate != 1) { /* what coordinates join is not hashed: they may grow */
     h = insitu__geometry_hash_word(h, (uint64_t)v->rate);
-    h = insitu__geometry_hash_word(h, insitu__geometry_fan(&g->arrays[to->array]));
+    h = insitu__geometry_hash_word(h, (uint64_t)v->map);
   }
   h = insitu__geometry_hash_word(h, to->n_steps);
   for (uint64_t k = 0; k < to->n_steps; k++)
