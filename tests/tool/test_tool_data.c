@@ -311,6 +311,45 @@ static void test_plan_hints(void **state) {
   parse();
   assert_int_equal(insitu__text_json_size(&doc, get(0, "hints")), 0);
 }
+/* Fixed variables by an option and in a file: what narrows and converts the others leaves them. */
+static void test_fixed(void **state) {
+  char text[700];
+  (void)state;
+  const char *dir = archive();
+  assert_int_equal(run_tool("plan %s --var x=t --fixed f=t,t --slice 1=1:3 --dtype float64 "
+                            "--batch-size 4 --split all --json",
+                       dir),
+      0);
+  char *option = strdup(run_out);
+  assert_has(run_out, "\"shape\": [4, 2, 5]");
+  assert_has(run_out, "\"name\": \"f\"");
+  assert_has(run_out, ", 6, 5],");
+  assert_has(run_out, "\"fixed\": true");
+  assert_has(run_out, "\"fixed_bytes\": ");
+  assert_true(!strstr(run_out, "\"fixed_bytes\": 0"));
+  snprintf(text, sizeof text,
+      "{\"url\": \"%s\", \"variables\": [{\"label\": \"x\", \"path\": \"t\"}, {\"label\": \"f\", "
+      "\"path\": \"t\", \"fixed\": true}, {\"path\": \"t\", \"fixed\": 1}], \"batch_size\": 4}",
+      dir);
+  support_write(support_path("fixed.json"), text, strlen(text));
+  assert_int_equal(run_tool("plan -c %s --slice 1=1:3 --dtype float64 --split all --json",
+                       support_path("fixed.json")),
+      0);
+  assert_string_equal(run_out, option);
+  free(option);
+  assert_int_equal(run_tool("plan -c %s", support_path("fixed.json")), 0);
+  assert_has(run_out, "of t, fixed");
+  assert_has(run_out, "fixed arrays, of the loader");
+  assert_int_equal(run_tool("cat %s --var x=t --fixed f=t --batch 0,0 --array f --json", dir), 0);
+  assert_int_equal(run_tool("plan %s --var x=t --fixed f=t@1", dir), 2);
+  assert_has(run_err, "--fixed: 'f=t@1' is not LABEL[=PATH]");
+  assert_int_equal(run_tool("plan %s --var x=t --fixed f=nothing", dir), 1);
+  snprintf(text, sizeof text,
+      "{\"url\": \"%s\", \"variables\": [{\"path\": \"t\", \"fixed\": \"maybe\"}]}", dir);
+  support_write(support_path("fixed.json"), text, strlen(text));
+  assert_int_equal(run_tool("plan -c %s", support_path("fixed.json")), 2);
+  assert_has(run_err, "give true or false");
+}
 /* A file, the same file as insitu_loader_describe wraps it, and options give the same plan. */
 static void test_config(void **state) {
   char text[2000], *first;
@@ -858,7 +897,8 @@ int main(void) {
       cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather),
       cmocka_unit_test(test_mk_coordinates), cmocka_unit_test(test_mk_wrong),
       cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
-      cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_config), cmocka_unit_test(test_axes),
+      cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_fixed),
+      cmocka_unit_test(test_config), cmocka_unit_test(test_axes),
       cmocka_unit_test(test_config_wrong), cmocka_unit_test(test_cat_npy),
       cmocka_unit_test(test_cat_text), cmocka_unit_test(test_cat_batch),
       cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_info_elements),
