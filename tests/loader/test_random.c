@@ -348,15 +348,11 @@ static void check_batch(struct walk *w, const insitu_batch *b) {
       differ("%s epoch %d batch %d rank %d of %d row %d: anchor %d, not %d", part_names[w->part],
           (int)w->epoch, (int)w->batch, (int)w->rank, (int)w->world, (int)r,
           (int)b->sample_indices[r], (int)want[r]);
-<<<<<<< HEAD
+  check_coordinates(w, b);
   bool fixed = w->s->fixed.array;
   if (b->n_arrays != (uint64_t)w->s->n_outputs + fixed)
     differ("a batch of %d arrays", (int)b->n_arrays);
   if (fixed) check_fixed(w, b);
-=======
-  check_coordinates(w, b);
-  if (b->n_arrays != (uint64_t)w->s->n_outputs) differ("a batch of %d arrays", (int)b->n_arrays);
->>>>>>> 3036637 (Batches tell the coordinate and the time of their rows)
   for (int i = 0; i < w->s->n_views; i++) {
     check_shape(w, b, &w->view[i]);
     check_elements(w, b, &w->view[i]);
