@@ -36,22 +36,24 @@
  *     cc -O2 train.c -luring -lcurl -llz4 -lzstd -lpthread
  *
  * The chapters of this manual:
- *    1 words                6 memory, a worked budget    11 remote stores
- *    2 how it works         7 my job is slow             12 devices
- *    3 selection            8 threads                    13 configuration
- *    4 ranks and rows       9 errors                     14 contents
- *    5 coming from Python  10 formats
+ *    1 words                    6 coming from Python        11 formats
+ *    2 how it works             7 memory, a worked budget   12 remote stores
+ *    3 selection                8 my job is slow            13 devices
+ *    4 several sample axes      9 threads                   14 configuration
+ *    5 ranks and rows          10 errors                    15 contents
  *
  * ---- 1. WORDS ----
  *
  *   sample axis      the axis that samples are drawn along, usually time; any axis of the arrays
- *                    may be it
- *   anchor           the index of a sample on that axis; a variable is read at anchor + offset
+ *                    may be it. There may be several
+ *   anchor           the index of a sample on that axis, or on each of several; a variable is read
+ *                    at anchor + offset
  *   chunk            what one read returns: a stored chunk, or an inner chunk of a shard
  *   reference chunk  the samples of one chunk of the variable whose chunks hold the most samples
  *   unit             what the shuffle moves whole: the anchors of a split in unit_chunks reference
  *                    chunks. Units are counted from the begin of the archive. A unit also ends
- *                    where the next sample is no anchor of the split
+ *                    where the next sample is no anchor of the split. With several sample axes
+ *                    it is a product: see SEVERAL SAMPLE AXES
  *   lane             one of `lanes` equal parts of an epoch's order; every batch takes the same
  *                    number of rows from each lane
  *   window           the units of one lane that are mixed together: block_chunks / unit_chunks /
@@ -185,7 +187,39 @@
  *   when the first iterator of the split is opened. A split without enough samples for a batch is
  *   refused with the table, and with what to do about the reason that drops most.
  *
- * ---- 4. RANKS AND ROWS ----
+ * ---- 4. SEVERAL SAMPLE AXES ----
+ *
+ *   Samples may be drawn along several axes: an evaluation of forecasts goes over init and lead,
+ *   microscopy over the times and the planes of a stack. A sample is then one index on each axis.
+ *
+ *     const insitu_axis axes[] = {{.dim = "init", .from = "2020"}, {.dim = "lead", .stride = 4}};
+ *     desc.axes = axes;
+ *     desc.n_axes = 2;
+ *     ...
+ *       int64_t init = batch->axis_indices[row * 2], lead = batch->axis_indices[row * 2 + 1];
+ *
+ *   Every array has all of these axes, with the same lengths, anywhere among its axes; arrays that
+ *   every sample shows whole are fixed variables. Each axis has a range, by index or by the dates
+ *   of its own coordinate, and a stride: from start on, every so many indexes take part.
+ *
+ *   One of the axes, split_axis, is the one that the splits cut, that split_gap and split_spill
+ *   speak of, and that offset and steps of variables count along. A split has all indexes of the
+ *   other axes. time_path is the coordinate of split_axis.
+ *
+ *   A reference chunk is a box now: along each axis the longest chunk among the arrays. A unit
+ *   holds the anchors in unit_chunks reference chunks along split_axis and in one along each other
+ *   axis. (Where a stride is longer than that, as many as hold an anchor.) All rows of a chunk are
+ *   thus moved together, and shuffled ones mixed with those of other units, however many axes there
+ *   are.
+ *
+ *   A sequential epoch delivers each sample exactly once: unit after unit, the last axis first, and
+ *   row after row within a unit in the same way. So it goes block by block of chunks, not along the
+ *   whole last axis; axis_indices say where each row belongs. Ranks have contiguous parts of it.
+ *
+ *   A state continues in the same draw space alone: the lengths of all axes, their reference
+ *   chunks, ranges and strides decide it.
+ *
+ * ---- 5. RANKS AND ROWS ----
  *
  *   Each process opens its own loader with its rank and world. Nothing is sent between processes.
  *   Together they deliver one global batch of G = batch_size * world rows: the same rows at every
@@ -213,7 +247,7 @@
  *   ranks to one core, which leaves one decoding thread: use mpirun --bind-to none, or set
  *   decode_threads. The log (level info) tells how many cores the process may use.
  *
- * ---- 5. COMING FROM THE PYTHON PACKAGE ----
+ * ---- 6. COMING FROM THE PYTHON PACKAGE ----
  *
  *   insitubatch for Python 0.2                   here
  *   obstore_store(url, **settings)               desc.url, desc.options
@@ -242,7 +276,7 @@
  *   never inputs of val. Python's transforms have no counterpart yet; variable.dtype and
  *   variable.decode convert and unpack.
  *
- * ---- 6. MEMORY ----
+ * ---- 7. MEMORY ----
  *
  *   who      owns                                                     insitu_plan names it
  *   iterator slabs: prefetch_depth + span - 1 + max_held of them;     slabs, slab_bytes
@@ -286,7 +320,7 @@
  *   bytes for each of its members, and the attributes of its arrays. Other documents are freed once
  *   they have been read.
  *
- * ---- 7. MY JOB IS SLOW ----
+ * ---- 8. MY JOB IS SLOW ----
  *
  *   insitu_stats.limiting_stage names the cause; the log (level info) prints it for every epoch.
  *
@@ -311,7 +345,7 @@
  *   the retries and the requests that a server refused, and the log warns when nothing came through
  *   for INSITU_WATCHDOG_S seconds. `insitu bench` measures an archive with any configuration.
  *
- * ---- 8. THREADS ----
+ * ---- 9. THREADS ----
  *
  *   the reactor thread    runs all waiting as coroutines: over io_uring, or over epoll and a small
  *                         read pool where io_uring is forbidden; and over libcurl, whose sockets
@@ -331,7 +365,7 @@
  *   inside the calls of the thread that opened the loader. A forked child may not use its parent's
  *   loader (INSITU_E_FORKED), and may open its own.
  *
- * ---- 9. ERRORS ----
+ * ---- 10. ERRORS ----
  *
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error
  *   belongs to the batch that it damages: earlier batches are delivered first, then
@@ -351,7 +385,7 @@
  *   An object that changes while the archive is open is INSITU_E_CHANGED, as far as its server
  *   tells (see REMOTE STORES, what guards the bytes).
  *
- * ---- 10. FORMATS ----
+ * ---- 11. FORMATS ----
  *
  *   Zarr v2 and v3, consolidated or not, nested groups, both byte orders, C and F order.
  *
@@ -423,7 +457,7 @@
  *   What is no Zarr archive but known (HDF5, NetCDF, GRIB, TIFF, Parquet, kerchunk references,
  *   Icechunk, N5, TileDB, drafts of Zarr v3) is refused by its name, with what can be done.
  *
- * ---- 11. REMOTE STORES ----
+ * ---- 12. REMOTE STORES ----
  *
  *   Remote archives are read where they lie, a zip file there included
  *   (https://host/a.zip/group). A prefix stands as it is: %41 is no A.
@@ -543,7 +577,7 @@
  *   endpoint and the services that give them alone, and never told in a message, log or
  *   description. A clock that is wrong is corrected by the server's.
  *
- * ---- 12. DEVICES (with INSITU_WITH_CUDA; link -lcudart) ----
+ * ---- 13. DEVICES (with INSITU_WITH_CUDA; link -lcudart) ----
  *
  *   variable.place says where an array of a batch lies:
  *     INSITU_HOST             host memory
@@ -591,7 +625,7 @@
  *   slower than the reading (upload_stall_s), and a trainer whose work on the device lies behind
  *   (consumer_stall_s).
  *
- * ---- 13. CONFIGURATION (define before the #include that implements) ----
+ * ---- 14. CONFIGURATION (define before the #include that implements) ----
  *
  *   What it compiles with: gcc 11 and clang 14 or later; glibc and musl; liburing 2.1 and libcurl
  *   7.76 or later (an #error names an older one). Over a liburing before 2.3 a wait with a time
@@ -640,7 +674,7 @@
  *                           and outside memory_budget; insitu_stats.checked_rows counts. A fixed
  *                           array counts as a row; on a device it is not checked
  *
- * ---- 14. CONTENTS ----
+ * ---- 15. CONTENTS ----
  *
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
  *   Part B, implementation, each section below the ones it uses:
@@ -1001,9 +1035,10 @@ typedef struct insitu_loader_desc {
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
   int32_t sample_axis;    /* its number, the same in every array (default 0) */
   /* Samples are drawn along several axes: a sample is one index on each of them. Every variable's
-   * array has all of them. The slowest comes first: without a shuffle, indexes on the last one
-   * change first. NULL: sample_dim or sample_axis, and sample_start to sample_to, tell the only
-   * axis; they are unset otherwise. See SEVERAL SAMPLE AXES in the manual. */
+   * array has all of them, but for fixed ones. The slowest comes first: without a shuffle, indexes
+   * on the last one change first, within a unit. NULL: sample_dim or sample_axis, and sample_start
+   * to sample_to, tell the only axis; they are unset otherwise. See SEVERAL SAMPLE AXES in the
+   * manual. */
   const insitu_axis *axes;
   uint64_t n_axes; /* at most 8 */
   /* The number in axes of the one that the split is along, and offset and steps of variables. */
@@ -1142,8 +1177,9 @@ typedef struct insitu_batch {
   const insitu_array *arrays; /* in the order in which desc.variables name them first */
   /* (rows): the index of each sample on the first axis that samples are drawn along */
   const int64_t *sample_indices;
-  const int64_t
-      *axis_indices; /* (rows, n_axes): on each of these axes, in the order of desc.axes */
+  /* (rows, n_axes): on each of these axes, in the order of desc.axes. insitu_sample_dates takes
+   * column desc.split_axis */
+  const int64_t *axis_indices;
   uint64_t n_axes;
   /* With desc.coordinates, else NULL: (rows, n_axes), the values of these indexes in the
    * coordinates of the axes. As stored, but unpacked where they have scale_factor or add_offset;
@@ -1376,12 +1412,13 @@ typedef struct insitu_date {
   char text[48];
 } insitu_date;
 
-/* The dates of n samples, such as the sample_indices of a batch (for a variable with an offset:
- * anchor + offset); with several axes, of indexes on the one that the split is along. The first
- * call reads the coordinate of that axis, whole, as sample_from does (time_path names another; see
- * FORMATS in the manual), but it need not rise or fall; the loader keeps 8 bytes for each sample,
- * out of memory_budget; later calls read nothing. A chunk of the coordinate that cannot be read is
- * an error, with on_bad_chunk = INSITU_FILL, too. [as insitu_read] */
+/* The dates of n samples: of indexes on the sample axis, such as the sample_indices of a batch (for
+ * a variable with an offset: anchor + offset). With desc.axes these are indexes on axis split_axis,
+ * of row r axis_indices[r * n_axes + split_axis]. The first call reads the coordinate of that axis,
+ * whole, as sample_from does (time_path names another; see FORMATS in the manual), but it need not
+ * rise or fall; the loader keeps 8 bytes for each sample, out of memory_budget; later calls read
+ * nothing. A chunk of the coordinate that cannot be read is an error, with on_bad_chunk =
+ * INSITU_FILL, too. [as insitu_read] */
 INSITU_DEF insitu_status insitu_sample_dates(
     insitu_loader *loader, const int64_t *samples, uint64_t n, insitu_date *out, insitu_error *err);
 
@@ -23837,9 +23874,13 @@ static insitu_status insitu__geometry_draw(struct insitu__geometry_array *a,
   const char *dim = desc->n_axes ? desc->axes[k].dim : desc->sample_dim;
   int32_t number = desc->n_axes ? desc->axes[k].axis : desc->sample_axis;
   struct insitu__geometry_drawn *drawn = &a->drawn[k];
-  insitu_status s = insitu__geometry_axis(z, dim, number, &drawn->axis, err);
+  insitu_error cause = {0};
+  insitu_status s = insitu__geometry_axis(z, dim, number, &drawn->axis, &cause);
 
-  if (s) return s;
+  if (s)
+    return insitu__error_set(err, s,
+        "%.800s; or say fixed = 1 of its variable, if every batch is to show the array whole",
+        cause.message);
   if (insitu__geometry_is_drawn(a, drawn->axis))
     return insitu__error_set(err, INSITU_E_ARG,
         "open: axes name axis %u of array %s twice; name each axis once", drawn->axis, z->path);
@@ -23908,7 +23949,7 @@ static insitu_status insitu__geometry_name_axis(const struct insitu__zarr_array 
   if (drawn >> axis & 1)
     return insitu__error_set(err, INSITU_E_ARG,
         "variable %s: slices or select name the sample axis %u of array %s; use sample_start and "
-        "sample_stop, or the split, to select samples",
+        "sample_stop, start and stop of axes, or the split, to select samples",
         label, axis, z->path);
   if (to->named)
     return insitu__error_set(err, INSITU_E_ARG,
@@ -26333,7 +26374,8 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
     for (int q = 0; !status && q < p; q++) {
       struct insitu__geometry_interval *both = NULL;
       if (!insitu__split_meet(&both, s->part[p].chunks, s->part[q].chunks, NULL, NULL))
-        status = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+        status = insitu__error_set(
+            err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
       else if (both)
         status = insitu__error_set(err, INSITU_E_SPLIT,
             "open, manifest %s: chunk %" PRId64 " is in both %s and %s; correct it", path,
@@ -26649,7 +26691,8 @@ static insitu_status insitu__split_classes(struct insitu__split_part *p, insitu_
   p->classes = (uint64_t *)insitu__mem_alloc(2 * p->n_classes, sizeof *p->classes);
   p->class_first = (uint64_t *)insitu__mem_alloc(p->n_classes, sizeof *p->class_first);
   if (!p->classes || !p->class_first)
-    return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
 
   uint64_t units = 0;
   for (uint64_t c = 0; c < p->n_classes; c++) {
@@ -26891,7 +26934,8 @@ static insitu_status insitu__split_lines(struct insitu__split *s, const insitu_l
       line->group = group;
       if (k == g->along) continue;
       if (!insitu__split_add(&line->segments, in) || !insitu__split_line_trim(line, in.lo))
-        return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+        return insitu__error_set(
+            err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
     }
   }
 

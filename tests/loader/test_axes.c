@@ -794,12 +794,21 @@ static void refused(void **state) {
   d = hindcast_desc(root);
   d.variables = v;
   d.n_variables = 2;
-  refuse(&d, INSITU_E_NOTFOUND, "array orography: no dimension is called 'init'");
+  refuse(&d, INSITU_E_NOTFOUND,
+      "array orography: no dimension is called 'init'; it has: lead station; "
+      "name one of these, or give the axis number; or say fixed = 1 of its variable");
+  v[1].fixed = 1;
+  d.plan_only = 1;
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_loader_close(&ld);
+  v[1].fixed = d.plan_only = 0;
   v[1].label = "shorter";
   refuse(&d, INSITU_E_SHAPE, "shorter");
   d.n_variables = 1;
   v[0].select = "lead=[1]";
-  refuse(&d, INSITU_E_ARG, "t: slices or select name the sample axis 1");
+  refuse(&d, INSITU_E_ARG,
+      "variable t: slices or select name the sample axis 1 of array t; use "
+      "sample_start and sample_stop, start and stop of axes");
 }
 
 /* Six thousand million samples whose units are short in more than a million places. */

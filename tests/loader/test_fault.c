@@ -1123,6 +1123,47 @@ static void test_steps(void **state) {
       }
 }
 
+/* A loader that draws along several axes opens, plans and delivers a batch, or says what it lacks.
+ * Both axes have units of many sizes. */
+static void test_axes(void **state) {
+  (void)state;
+  const insitu_variable v[] = {
+      {.label = "x", .path = "a"}, {.label = "y", .path = "a", .offset = 1}};
+  const insitu_axis axes[] = {{.axis = 1, .start = 1, .stride = 7}, {.axis = 0, .stride = 3}};
+  for (int n = 1;; n++) {
+    struct baseline before = take_baseline();
+    insitu_loader_desc d = desc_of(&kinds[0], INLINE_EPOLL, 0);
+    insitu_iter_desc id = {.api = INSITU_API};
+    insitu_plan plan;
+    insitu_loader *ld = NULL;
+    insitu_iter *it = NULL;
+    insitu_batch *b = NULL;
+    insitu_error err = {0};
+    d.variables = v;
+    d.n_variables = 2;
+    d.axes = axes;
+    d.n_axes = 2;
+    d.split_axis = 1;
+    d.manifest = NULL;
+    d.split_shuffled = 1;
+    arm("several axes", &(struct spec){HEAP, FAIL, ENOMEM}, n, true);
+    insitu_status status = insitu_loader_open(&d, &ld, &err);
+    if (!status) status = insitu_loader_plan(ld, &id, &plan, &err);
+    if (!status) status = insitu_iter_open(ld, &id, &it, &err);
+    if (!status) status = insitu_iter_next(it, INSITU_FOREVER, &b, &err);
+    bool hit = fault.hits;
+    must(!status || hit, "%s", err.message); /* it may do without some of it */
+    if (status) check_error(status, &err);
+    disarm();
+    insitu_batch_release(&b);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+    check_leaks(&before);
+    if (!hit) break;
+    must(n < 1000, "no end of calls");
+  }
+}
+
 /* ---- shards, and arrays read whole: a call fails once; the outcome is right, or one clear error
  * and right the next time ---- */
 static const struct support_array sharded = {.name = "s",
@@ -1300,6 +1341,6 @@ int main(void) {
       cmocka_unit_test(test_one_chunk), cmocka_unit_test(test_near_names),
       cmocka_unit_test(test_manifest_save), cmocka_unit_test(test_cancel),
       cmocka_unit_test(test_close), cmocka_unit_test(test_close_without_memory),
-      cmocka_unit_test(test_plans), cmocka_unit_test(test_steps)};
+      cmocka_unit_test(test_plans), cmocka_unit_test(test_steps), cmocka_unit_test(test_axes)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
