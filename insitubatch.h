@@ -760,9 +760,9 @@ enum {
    * library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their
    * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
    * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
-   * insitu_variable has map, rate and fixed, insitu_array has fixed; insitu_loader_desc has axes, n_axes,
-   * split_axis and coordinates; insitu_batch has axis_indices, n_axes, coordinates, time_us and
-   * calendar; insitu_plan has space, dropped and fixed_bytes; insitu_order_desc has classes. */
+   * insitu_variable has map, rate and fixed, insitu_array has fixed; insitu_loader_desc has axes,
+   * n_axes, split_axis and coordinates; insitu_batch has axis_indices, n_axes, coordinates, time_us
+   * and calendar; insitu_plan has space, dropped and fixed_bytes; insitu_order_desc has classes. */
   INSITU_API = 5,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -1140,9 +1140,9 @@ typedef struct insitu_iter_desc {
  * global batch, split and order of the iterator, epoch, next global batch, samples of the archive,
  * all little-endian; 16 bytes that are reserved and zero; a checksum of all before. fwrite it as it
  * is. A shuffled one may be restored at another world size with the same global batch.
- *   geometry   samples of a reference chunk
- *   variables  how many; of each in turn: path, number of the sample axis, a rate and its map, and what
- *              is read at an anchor: offset + each of steps
+ *   geometry   samples of a reference chunk, along each axis that samples are drawn along
+ *   variables  how many; of each in turn: path, number of the sample axis, a rate and its map, and
+ *              what is read at an anchor: offset + each of steps
  *   split      the anchors of the iterator's part: train, val, test or all
  * The other parts decide nothing of that, nor does what is selected of a sample, its type, label
  * and place, nor does insitu_iter_set_steps: ranks that read boxes of their own have equal states.
