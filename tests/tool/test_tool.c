@@ -463,6 +463,41 @@ static void test_info_suggests_what_opens(void **state) {
     if (!whole) assert_has(run_out, "whole samples of all variables do not fit the memory");
   }
 }
+/* Each command line that info prints works as it stands. */
+static void test_info_commands(void **state) {
+  static const char *const archives[] = {"examples/data/winds.zarr",
+      "tests/data/stores/train.v2.zarr", "tests/data/stores/train.v3.zarr",
+      "tests/data/stores/array.v3.zarr", "tests/data/stores/groups.v2.zarr",
+      "tests/data/stores/grids.v3.zarr", "tests/data/stores/sharded-ts.v3.zarr",
+      "tests/data/stores/dtypes.v3.zarr", "tests/data/stores/folder.v3.zip"};
+  int lines = 0, selecting = 0;
+  (void)state;
+  for (size_t k = 0; k < sizeof archives / sizeof *archives; k++) {
+    run_tool("info %s --short --no-size", archives[k]);
+    char *printed = run_out, *next;
+    run_out = NULL;
+    for (char *line = printed; line; line = next) {
+      next = line;
+      do next = strchr(next + 1, '\n'); /* a line that ends in a backslash goes on */
+      while (next && next[-1] == '\\');
+      if (next) *next++ = 0;
+      if (strncmp(line, "  insitu ", 9) || strchr(line, '{')) continue;
+      if (run_tool("%s", line + 9)) fail_msg("%s: %s", line, run_err);
+      selecting += strstr(line, " --select ") != NULL;
+      lines++;
+    }
+    free(printed);
+  }
+  assert_true(lines >= 9 && selecting >= 1);
+  /* names that a shell or an option would take apart are in no line */
+  char root[512];
+  snprintf(root, sizeof root, "%s", support_path("odd"));
+  struct support_array odd = {"a b", 2, {40, 6}, {4, 6}, INSITU_F32, 2};
+  support_make(root, &odd);
+  assert_int_equal(run_tool("info %s --short", root), 0);
+  assert_has(run_out, "{.label = \"a b\"}");
+  assert_null(strstr(run_out, "insitu plan"));
+}
 static void test_info_images(void **state) {
   (void)state;
   char root[512];
@@ -752,6 +787,7 @@ int main(void) {
       cmocka_unit_test(test_info_sharded),
       cmocka_unit_test(test_info_values),
       cmocka_unit_test(test_info_suggests_what_opens),
+      cmocka_unit_test(test_info_commands),
       cmocka_unit_test(test_info_images),
       cmocka_unit_test(test_zip),
       cmocka_unit_test(test_verify_good),

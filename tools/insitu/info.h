@@ -230,7 +230,7 @@ static void info_print(
   info_print_images(f);
   for (uint64_t i = 0; !info_short && i < f->n; i++) info_print_array(f, &f->arrays[i]);
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes); i++) info_print_axis(&axes[i]);
-  if (s) info_print_suggestion(s);
+  if (s) info_print_suggestion(f, s);
   if (refused)
     printf("\n%s%s of %" PRIu64 " arrays cannot be read by this build%s%s\n",
         tool_style(TOOL_YELLOW), tool_count(n, refused), f->n,

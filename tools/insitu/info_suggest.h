@@ -385,7 +385,96 @@ static void info_print_desc(const struct info_suggestion *s) {
   if (s->desc.prefetch_depth) printf(",\n      .prefetch_depth = %" PRIu64, c->prefetch_depth);
   printf("};\n");
 }
-static void info_print_suggestion(const struct info_suggestion *s) {
+/* Whether a name can stand in --var, --sample-dim or --select, and in a shell, as it is. */
+static bool info_is_plain(const char *name) {
+  return name && *name && *name != '-' &&
+         strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") ==
+             strlen(name);
+}
+/* The coordinate of a dimension that all variables of the suggestion have, if its values were
+ * looked at: the array of that name at the root. */
+static const struct info_array *info_coordinate_of(
+    const struct info *f, const struct info_suggestion *s, const char *dim) {
+  const struct info_array *found = NULL;
+  for (uint64_t i = 0; i < f->n; i++) {
+    const struct info_array *a = &f->arrays[i];
+    if (!a->err.status && a->ndim == 1 && a->n_values > 1 && !strcmp(a->path, dim)) found = a;
+  }
+  for (uint64_t k = 0; found && k < s->desc.n_variables; k++)
+    for (uint64_t i = 0; found && i < INSITU__ARRAY_LEN(s->axis->member); i++) {
+      const struct info_array *a = s->axis->member[i];
+      bool has = strcmp(a->path, s->variables[k].path) != 0;
+      for (unsigned d = 0; !has && d < a->ndim; d++)
+        has = a->dim[d] && !strcmp(a->dim[d], dim) && a->shape[d] == found->shape[0];
+      if (!has) return NULL;
+    }
+  return found;
+}
+/* Half of each axis that has a coordinate, as a text for --select; empty: there is none. */
+static void info_select_text(
+    const struct info *f, const struct info_suggestion *s, char *to, size_t cap) {
+  const struct info_array *a = NULL;
+  size_t n = 0;
+  to[0] = 0;
+  for (uint64_t i = 0; !a && i < INSITU__ARRAY_LEN(s->axis->member); i++)
+    if (!strcmp(s->axis->member[i]->path, s->variables[0].path)) a = s->axis->member[i];
+  for (unsigned d = 0; a && d < a->ndim && n + 40 < cap; d++) {
+    const char *dim = a->dim[d];
+    bool drawn = d == info_sample_axis(a) || !info_is_plain(dim) || strlen(dim) > 10;
+    const struct info_array *c = drawn ? NULL : info_coordinate_of(f, s, dim);
+    if (!c || !isfinite(c->first) || !isfinite(c->last) || c->first == c->last) continue;
+    n += (size_t)snprintf(to + n, cap - n, "%s%s=%.9g..%.9g", n ? ";" : "", dim, c->first,
+        c->first + (c->last - c->first) / 2);
+  }
+}
+/* One command, over several lines where it is long. `more` goes on where `words` ends. */
+static void info_print_command(
+    const char *before, const char *command, const char *words, const char *more) {
+  struct insitu__text_buffer b = {0};
+  int column = printf("%s  insitu %s", before, command);
+  insitu__text_buffer_printf(&b, "%s%s", words, more);
+  for (const char *at = b.text; !b.failed && *at;) {
+    while (*at == ' ') at++;
+    int n = (int)strcspn(at, " ");
+    if (column + n + 3 > INFO_COLUMNS) column = printf(" \\\n     ") - 3;
+    column += printf(" %.*s", n, at);
+    at += n;
+  }
+  printf("\n");
+  insitu__text_buffer_free(&b);
+}
+/* The suggestion as command lines, which work as they stand; nothing where a name cannot be
+ * written in one. */
+static void info_print_commands(const struct info *f, const struct info_suggestion *s) {
+  struct insitu__text_buffer b = {0};
+  char select[80], more[120];
+  bool plain = info_is_plain(s->shown) && !s->desc.n_options;
+  if (s->config->sample_dim) plain = plain && info_is_plain(s->config->sample_dim);
+  insitu__text_buffer_printf(&b, "%s --var ", s->shown);
+  for (uint64_t i = 0; i < s->desc.n_variables; i++) {
+    const insitu_variable *v = &s->variables[i];
+    plain = plain && info_is_plain(v->label) && info_is_plain(v->path);
+    insitu__text_buffer_printf(&b, "%s%s", i ? "," : "", v->label);
+    if (strcmp(v->label, v->path)) insitu__text_buffer_printf(&b, "=%s", v->path);
+  }
+  if (s->config->sample_dim)
+    insitu__text_buffer_printf(&b, " --sample-dim %s", s->config->sample_dim);
+  if (!s->config->sample_dim && s->config->sample_axis)
+    insitu__text_buffer_printf(&b, " --sample-axis %d", (int)s->config->sample_axis);
+  insitu__text_buffer_printf(&b, " --batch-size %" PRIu64 " --block-chunks %" PRIu64,
+      s->config->batch_size, s->config->block_chunks);
+  if (s->config->unit_chunks > 1)
+    insitu__text_buffer_printf(&b, " --unit-chunks %" PRIu64, s->config->unit_chunks);
+  if (plain && !b.failed && !s->n_slices && !s->n_left_out) {
+    info_select_text(f, s, select, sizeof select);
+    info_print_command("\n", "plan", b.text, "");
+    snprintf(more, sizeof more, " --select '%s'", select);
+    if (select[0]) info_print_command("", "plan", b.text, more);
+    info_print_command("", "cat", b.text, " --batch 0,0 --text");
+  }
+  insitu__text_buffer_free(&b);
+}
+static void info_print_suggestion(const struct info *f, const struct info_suggestion *s) {
   char a[16], b[16], c[16], d[16], text[400];
   const insitu_plan *p = &s->plan;
   printf("\n%sTo train on %s%s%s\n", tool_style(TOOL_BOLD),
@@ -437,6 +526,7 @@ static void info_print_suggestion(const struct info_suggestion *s) {
     info_line("mixing", text);
   }
   info_print_desc(s);
+  info_print_commands(f, s);
 }
 static void info_print_axis(const struct info_axis *x) {
   char samples[32];
