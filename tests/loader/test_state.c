@@ -332,8 +332,8 @@ static void *locate(void *arg) {
       s->wrong++;
     insitu_batch *b = s->given;
     if (!b) continue;
-    s->given = NULL;
     insitu_batch_release(&b);
+    s->given = NULL; /* only now may the next batch be taken */
   }
   return NULL;
 }
@@ -733,10 +733,11 @@ static void several_axes(void **state) {
   support_remove(root);
 }
 
-int main(void) {
+int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(adopts), cmocka_unit_test(again_and_again),
       cmocka_unit_test(beside_others), cmocka_unit_test(given), cmocka_unit_test(in_order),
       cmocka_unit_test(budget), cmocka_unit_test(grown), cmocka_unit_test(other_parts),
       cmocka_unit_test(several_axes)};
+  if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
