@@ -151,6 +151,32 @@ static void check_row(const struct drawn *d, const insitu_batch *b, uint64_t row
   }
 }
 
+/* A pass that goes on behind a batch, with fewer steps of y where it has some: the rows that the
+ * first pass had from there on. */
+static void resume(const struct drawn *d, insitu_loader *ld, const insitu_iter_desc *pass,
+    const insitu_state *from, const int64_t *anchors, uint64_t n) {
+  insitu_error err;
+  insitu_iter *it = open_iter_or_fail(ld, pass);
+  struct drawn fewer = *d;
+  if (insitu_iter_restore(it, from, &err)) fail_msg("%s", err.message);
+  if (d->v[1].n_steps) {
+    fewer.v[1].n_steps = 1 + support_below(d->v[1].n_steps);
+    if (insitu_iter_set_steps(it, "y", fewer.v[1].n_steps, &err)) fail_msg("%s", err.message);
+  }
+  insitu_batch *b;
+  insitu_status status;
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    for (uint64_t row = 0; row < b->rows; row++, n--) {
+      assert_true(n > 0 && b->sample_indices[row] == *anchors++);
+      check_row(&fewer, b, row);
+    }
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s", err.message);
+  assert_int_equal(n, 0);
+  insitu_iter_close(&it);
+}
+
 /* One epoch of a split: the anchors that the model tells, each once, with the right rows. */
 static void epoch(const struct drawn *d, insitu_loader *ld, int32_t split, int64_t lo, int64_t hi,
     bool spill, bool shuffled) {
@@ -177,14 +203,18 @@ static void epoch(const struct drawn *d, insitu_loader *ld, int32_t split, int64
 
   insitu_iter *it = open_iter_or_fail(ld, &pass);
   insitu_batch *b;
-  int64_t last = -1;
+  int64_t last = -1, anchors[MOST];
+  insitu_state middle;
+  uint64_t behind = 0, half = 1 + support_below(3); /* batches before the pass is resumed */
   while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
     for (uint64_t row = 0; row < b->rows; row++, got++) {
       int64_t a = b->sample_indices[row];
       assert_true(is_anchor(d, a, lo, hi, spill) && !seen[a] && (shuffled || a > last));
       seen[last = a] = true;
+      anchors[got] = a;
       check_row(d, b, row);
     }
+    if (b->index < half) middle = b->after, behind = got;
     insitu_batch_release(&b);
   }
   if (status != INSITU_END) fail_msg("%s", err.message);
@@ -192,6 +222,7 @@ static void epoch(const struct drawn *d, insitu_loader *ld, int32_t split, int64
   insitu_iter_close(&it);
   assert_int_equal(insitu_loader_stats(ld, &after, &err), INSITU_OK);
   if (!plan.estimated) assert_int_equal(after.reads - before.reads, plan.reads);
+  if (got > behind) resume(d, ld, &pass, &middle, anchors + behind, got - behind);
   assert_true(plan.distinct <= plan.reads && plan.amplification >= 1);
   assert_int_equal(after.rereads - before.rereads <= after.reads - before.reads, 1);
 }
