@@ -455,6 +455,13 @@ static void test_axes(void **state) {
   assert_int_equal(run_tool("plan -c %s --axes 1", support_path("axes.json")), 0); /* overrides */
   assert_has(run_out, "axes: lead 6\n");
 
+  const char *batch = "--order sequential --split all --batch-size 3 --batch 0,1";
+  assert_int_equal(run_tool("cat %s --axes init[2:],lead[0:5:2] %s --json --text", dir, batch), 0);
+  assert_has(run_out, "\"axis_indices\": [[3, 2], [2, 4], [3, 4]]");
+  assert_has(run_out, "\"sample_indices\": [3, 2, 3]");
+  assert_int_equal(run_tool("cat %s --axes init[2:],lead[0:5:2] %s --text", dir, batch), 0);
+  assert_has(run_out, "samples (indexes on the axes)\n[[3 2]\n [2 4]\n [3 4]]");
+
   static const char *const wrong[] = {"init[2]", "init[2:4", "init[1:2:0]", "init[:-1]", "",
       "init,,lead", "[1:2]", "init[1:2:3:4]", "init[..]"};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -319,23 +319,26 @@ static bool cat_parse_precision(int *precision) {
 /* ---- batches ---- */
 
 /* The arrays that tell what rows are, all of the batch's that there are; their number. */
-static uint64_t cat_rows(const insitu_batch *b, struct cat_data out[3], const char *names[3]) {
+static uint64_t cat_rows(const insitu_batch *b, struct cat_data out[4], const char *names[4]) {
   const struct {
     const char *name;
     const void *at;
     int32_t dtype;
-  } of[] = {{"sample_indices", b->sample_indices, INSITU_I64},
-      {"coordinates", b->coordinates, INSITU_F64}, {"time_us", b->time_us, INSITU_I64}};
+    uint64_t columns;
+  } of[] = {{"sample_indices", b->sample_indices, INSITU_I64, 1},
+      {"axis_indices", b->n_axes > 1 ? b->axis_indices : NULL, INSITU_I64, b->n_axes},
+      {"coordinates", b->coordinates, INSITU_F64, b->n_axes},
+      {"time_us", b->time_us, INSITU_I64, 1}};
   uint64_t n = 0;
   for (size_t i = 0; i < TOOL_COUNT(of); i++) {
     if (!of[i].at) continue;
     names[n] = of[i].name;
     out[n++] = (struct cat_data){.bytes = of[i].at,
-        .n_bytes = 8 * b->rows,
-        .count = b->rows,
-        .ndim = 1,
+        .n_bytes = 8 * b->rows * of[i].columns,
+        .count = b->rows * of[i].columns,
+        .ndim = of[i].columns > 1 ? 2 : 1,
         .dtype = of[i].dtype,
-        .shape = {(int64_t)b->rows}};
+        .shape = {(int64_t)b->rows, (int64_t)of[i].columns}};
   }
   return n;
 }
@@ -345,9 +348,31 @@ static const char *cat_date(const insitu_batch *b, uint64_t row, insitu_date *da
   if (b->time_us) insitu_date_from_us(b->time_us[row], b->calendar, date, NULL);
   return date->text;
 }
+/* A list of what rows are in JSON: of numbers or, with several axes, of a list for each row. */
+static void cat_json_rows(struct tool_json_out *j, const char *name, const struct cat_data *d) {
+  uint64_t columns = d->ndim > 1 ? (uint64_t)d->shape[1] : 1;
+  tool_json_list(j, name);
+  for (uint64_t i = 0; i < d->count; i++) {
+    if (d->ndim > 1 && i % columns == 0) tool_json_list(j, NULL);
+    if (d->dtype == INSITU_F64) tool_json_double(j, NULL, ((const double *)d->bytes)[i]);
+    else tool_json_i64(j, NULL, ((const int64_t *)d->bytes)[i]);
+    if (d->ndim > 1 && i % columns == columns - 1) tool_json_end(j);
+  }
+  tool_json_end(j);
+}
+/* A row's coordinates, in words. */
+static void cat_print_row(const insitu_batch *b, uint64_t row) {
+  uint64_t n = b->n_axes;
+  insitu_date date;
+  printf("  row %" PRIu64 ": sample", row);
+  for (uint64_t k = 0; k < n; k++) printf(" %" PRId64, b->axis_indices[row * n + k]);
+  printf(", coordinate");
+  for (uint64_t k = 0; k < n; k++) printf(" %.15g", b->coordinates[row * n + k]);
+  printf("%s%s\n", b->time_us ? ", " : "", cat_date(b, row, &date));
+}
 static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int precision) {
-  struct cat_data rows[3], one;
-  const char *names[3];
+  struct cat_data rows[4], one;
+  const char *names[4];
   uint64_t n_rows = cat_rows(b, rows, names);
   bool found = !cat_array;
   int code = TOOL_OK;
@@ -363,13 +388,8 @@ static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int pre
     tool_json_u64(&j, "epoch", b->epoch);
     tool_json_u64(&j, "batch", b->index);
     tool_json_u64(&j, "batches", it->batches);
-    tool_json_list(&j, "sample_indices");
-    for (uint64_t i = 0; i < b->rows; i++) tool_json_i64(&j, NULL, b->sample_indices[i]);
-    tool_json_end(&j);
-    if (b->coordinates) tool_json_list(&j, "coordinates");
-    for (uint64_t i = 0; b->coordinates && i < b->rows; i++)
-      tool_json_double(&j, NULL, b->coordinates[i]);
-    if (b->coordinates) tool_json_end(&j);
+    for (uint64_t i = 0; i < n_rows; i++)
+      if (strcmp(names[i], "time_us")) cat_json_rows(&j, names[i], &rows[i]);
     if (b->time_us) tool_json_list(&j, "dates");
     for (uint64_t i = 0; b->time_us && i < b->rows; i++)
       tool_json_string(&j, NULL, cat_date(b, i, &date));
@@ -379,10 +399,9 @@ static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int pre
   } else if (!cat_wants_npy()) {
     printf("batch %" PRIu64 " of %" PRIu64 ", epoch %" PRIu64 ", %" PRIu64 " rows, samples ",
         b->index, it->batches, b->epoch, b->rows);
-    cat_print(&rows[0], precision);
-    for (uint64_t i = 0; b->coordinates && i < b->rows; i++)
-      printf("  row %" PRIu64 ": sample %" PRId64 ", coordinate %.15g%s%s\n", i,
-          b->sample_indices[i], b->coordinates[i], b->time_us ? ", " : "", cat_date(b, i, &date));
+    if (b->n_axes > 1) printf("(indexes on the axes)\n");
+    cat_print(&rows[b->n_axes > 1], precision);
+    for (uint64_t i = 0; b->coordinates && i < b->rows; i++) cat_print_row(b, i);
   }
   /* what rows are: by name only */
   for (uint64_t i = 0; i < b->n_arrays + n_rows && code == TOOL_OK; i++) {
@@ -590,7 +609,8 @@ static int cat_run(int argc, char **argv) {
 
 static const struct tool_option cat_options[] = {
     {"batch", 'b', "E,I", "batch I of epoch E of a configuration, instead of a region", &cat_batch},
-    {"array", 'a', "LABEL", "only this array of the batch; or sample_indices, coordinates, time_us",
+    {"array", 'a', "LABEL",
+        "only this array of the batch; or sample_indices, axis_indices, coordinates, time_us",
         &cat_array},
     {"output", 'o', "FILE", "write a .npy file", &cat_out},
     {"npy", 0, NULL, "write .npy to standard output (the default where that is no terminal)",
