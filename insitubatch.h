@@ -177,6 +177,7 @@
  *     range          it lies outside the start and stop, or the dates, of a sample axis
  *     stride         an axis's stride leaves it out
  *     other_split    it belongs to another split, or to none
+ *     excluded       the manifest excludes it, or a sample that its window shows
  *     gap            split_gap leaves it out
  *     no_partner     nothing in another array belongs to it: see MAPS
  *     archive_edge   its window, by offset or steps, leaves the archive
@@ -186,6 +187,20 @@
  *   A reason below other_split that drops more than a tenth of a split is a warning in the log,
  *   when the first iterator of the split is opened. A split without enough samples for a batch is
  *   refused with the table, and with what to do about the reason that drops most.
+ *
+ *   Samples that must not be shown, be that as inputs or as targets, are excluded by the manifest
+ *   (desc.manifest). "excluded" is a list of ranges of indexes on the axis that the split is along;
+ *   a reason may be given. Ranges may overlap. split_spill makes no exception. Without "chunks" the
+ *   desc decides the split, and the counts of samples and chunks may be left out, too:
+ *
+ *     {"excluded": [{"start": 8760, "stop": 8784, "reason": "sensor off"},
+ *                   {"start": 9000, "stop": 9001}]}
+ *
+ *   insitu_manifest_save writes exclusions with their reasons. Where all of them are whole
+ *   reference chunks, these chunks are left out of the lists of the splits, and "excluded" stands
+ *   inside of "chunks". Python's SplitManifest.from_json takes that, and reads none of them.
+ *   Exclusions of parts of chunks are a key beside "chunks", which from_json refuses: in Python
+ *   such a split would show what is excluded.
  *
  * ---- 4. SEVERAL SAMPLE AXES ----
  *
@@ -1074,9 +1089,12 @@ typedef struct insitu_loader_desc {
    * anchors are dropped, counted. */
   int32_t split_spill;
   /* Samples left out between two neighbouring splits: those of the later one that lie so near
-   * behind a sample of another, be that one left out itself or not. */
+   * behind a sample of another, be that one left out itself or not. Excluded samples are of no
+   * split. */
   uint64_t split_gap;
-  const char *manifest; /* path of a JSON manifest that decides the split instead */
+  /* Path of a JSON manifest that decides the split instead, or excludes samples, or both; see
+   * SELECTION in the manual. */
+  const char *manifest;
   /* holes */
   int32_t on_bad_chunk; /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
   /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where a variable that shows some of the
@@ -1201,16 +1219,17 @@ enum {
   INSITU_DROP_RANGE = 0,        /* outside start and stop, or the dates, of a sample axis */
   INSITU_DROP_STRIDE = 1,       /* left out by an axis's stride */
   INSITU_DROP_OTHER_SPLIT = 2,  /* of another split, or of none */
-  INSITU_DROP_GAP = 3,          /* left out by split_gap */
-  INSITU_DROP_NO_PARTNER = 4,   /* nothing in another array belongs to it */
-  INSITU_DROP_ARCHIVE_EDGE = 5, /* its window leaves the archive */
-  INSITU_DROP_SPLIT_EDGE = 6,   /* its window leaves the split */
-  INSITU_DROP_TAIL = 7,         /* too few for a last batch; shuffled only: others each epoch */
-  INSITU_DROPS = 8              /* how many reasons there are */
+  INSITU_DROP_EXCLUDED = 3,     /* the manifest excludes it, or a sample that its window shows */
+  INSITU_DROP_GAP = 4,          /* left out by split_gap */
+  INSITU_DROP_NO_PARTNER = 5,   /* nothing in another array belongs to it */
+  INSITU_DROP_ARCHIVE_EDGE = 6, /* its window leaves the archive */
+  INSITU_DROP_SPLIT_EDGE = 7,   /* its window leaves the split */
+  INSITU_DROP_TAIL = 8,         /* too few for a last batch; shuffled only: others each epoch */
+  INSITU_DROPS = 9              /* how many reasons there are */
 };
 
-/* "range", "stride", "other_split", "gap", "no_partner", "archive_edge", "split_edge", "tail".
- * [any thread] */
+/* "range", "stride", "other_split", "excluded", "gap", "no_partner", "archive_edge", "split_edge",
+ * "tail". [any thread] */
 INSITU_DEF const char *insitu_drop_name(int32_t drop);
 
 /* What one epoch of a split costs. Counts are of this rank unless they say global. */
@@ -1452,7 +1471,8 @@ INSITU_DEF insitu_status insitu_date_from_us(
 INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *loader, char *json, uint64_t cap);
 
 /* Writes the split as JSON (keys n_chunks, sample_chunk_size, n_samples, chunks{train,val,test},
- * seed), by atomic rename. Chunk-aligned splits only. */
+ * seed; excluded, where the manifest that was read has that), by atomic rename. Chunk-aligned
+ * splits only. */
 INSITU_DEF insitu_status insitu_manifest_save(
     const insitu_loader *loader, const char *path, insitu_error *err);
 
@@ -1758,9 +1778,11 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_COORDINATE (UINT64_C(1) << 26)
 /* Chunks of a shuffled split or a manifest: 16 bytes each. */
 #define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27)
-#define INSITU__MAX_LANES (UINT64_C(1) << 20) /* 16 bytes each */
-#define INSITU__MAX_CLASSES 4096              /* of units, by size: 200 bytes each */
-#define INSITU__MAX_BATCH (UINT64_C(1) << 20) /* rows of a rank's batch */
+#define INSITU__MAX_EXCLUSIONS (UINT64_C(1) << 20) /* ranges of a manifest: 24 bytes each */
+#define INSITU__MAX_REASON 1024                    /* bytes of one's reason, its end included */
+#define INSITU__MAX_LANES (UINT64_C(1) << 20)      /* 16 bytes each */
+#define INSITU__MAX_CLASSES 4096                   /* of units, by size: 200 bytes each */
+#define INSITU__MAX_BATCH (UINT64_C(1) << 20)      /* rows of a rank's batch */
 #define INSITU__MAX_WORLD (1 << 20)
 #define INSITU__MAX_EPOCH (UINT64_C(1) << 20)
 /* Anchors of an epoch (counted as if no unit were short), and rows of a global batch. With this
@@ -26133,11 +26155,22 @@ struct insitu__split_part {
   uint64_t hash; /* of its anchors */
 };
 
+/* Samples [lo, hi) that are never shown. */
+struct insitu__split_exclusion {
+  int64_t lo, hi;
+  uint64_t reason; /* where its text begins in insitu__split.reasons; 0: there is none */
+};
+
 struct insitu__split {
   struct insitu__split_part part[INSITU__SPLIT_PARTS];
+  struct insitu__split_exclusion *excluded; /* a growing array, ascending; they may overlap */
+  char *reasons;                            /* texts one behind the other, the first one empty */
+  struct insitu__geometry_interval *shown;  /* the indexes between them, endless on both sides */
   uint64_t unit_rows; /* indexes of a group of the axis that steps count along */
   uint64_t space;     /* anchors of the whole archive */
   bool by_chunks;     /* decided by chunks: can be saved as a manifest */
+  bool listed;        /* chunks of a manifest decide */
+  bool whole_chunks;  /* all that is excluded are whole reference chunks */
 };
 
 static const char *const insitu__split_names[INSITU__SPLIT_PARTS] = {"train", "val", "test", "all"};
@@ -26153,6 +26186,7 @@ static const struct insitu__split_drop {
     {"other_split", "in another split or in none",
         "give the split more of the archive: a larger fraction or range, or more chunks of the "
         "manifest"},
+    {"excluded", "excluded by the manifest", "exclude less, or use smaller offsets and steps"},
     {"gap", "left out by split_gap", "lower split_gap, or use contiguous splits"},
     {"no_partner", "without a partner in another array",
         "give the range that all arrays have, or another map of the variables"},
@@ -26227,6 +26261,9 @@ static void insitu__split_free(struct insitu__split *s) {
     INSITU__ARRAY_FREE(q->range);
   }
 
+  INSITU__ARRAY_FREE(s->excluded);
+  INSITU__ARRAY_FREE(s->shown);
+  insitu__mem_free(s->reasons);
   memset(s, 0, sizeof *s);
 }
 
@@ -26339,36 +26376,114 @@ static insitu_status insitu__split_manifest_part(struct insitu__geometry_interva
   return s;
 }
 
-/* The split from the text of a manifest, as this header or the Python package of the same name
- * writes it. The manifest must be of this archive, and no chunk may be in two parts. Chunks that it
- * leaves out belong to no part. */
-static insitu_status insitu__split_from_manifest(struct insitu__split *s, const char *path,
-    const char *text, uint64_t n, const struct insitu__geometry *g, insitu_error *err) {
-  uint64_t chunks = insitu__base_ceil_div(g->samples, g->chunk);
-  struct insitu__text_json j = {0};
-  insitu_status status = insitu__text_json_parse(&j, text, n, path, err);
+/* For qsort of exclusions: ascending, equal ones as the manifest has them. */
+static int insitu__split_compare_excluded(const void *x, const void *y) {
+  const struct insitu__split_exclusion *a = (const struct insitu__split_exclusion *)x,
+                                       *b = (const struct insitu__split_exclusion *)y;
 
+  if (a->lo != b->lo) return a->lo < b->lo ? -1 : 1;
+  if (a->hi != b->hi) return a->hi < b->hi ? -1 : 1;
+  return (a->reason > b->reason) - (a->reason < b->reason);
+}
+
+/* Adds a list of exclusions. list: its token, or -1: there is none; *used: bytes of the reasons so
+ * far. There is room for all of the manifest, whose strings never become longer. */
+static insitu_status insitu__split_manifest_excluded(struct insitu__split *s,
+    const struct insitu__text_json *j, int list, uint64_t samples, uint64_t *used, const char *path,
+    insitu_error *err) {
+  uint64_t n = (uint64_t)insitu__text_json_size(j, list), k = 0;
+
+  if (list < 0) return INSITU_OK;
+  if (!insitu__text_json_is_array(j, list) || n > INSITU__MAX_EXCLUSIONS)
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open, manifest %s: excluded is no list of at most 2^20 ranges; correct it", path);
+  for (int e = insitu__text_json_first(j, list); e >= 0; e = insitu__text_json_next(j, e), k++) {
+    struct insitu__split_exclusion x = {0};
+    int reason = insitu__text_json_get(j, e, "reason");
+    if (!insitu__text_json_i64(j, insitu__text_json_get(j, e, "start"), &x.lo) ||
+        !insitu__text_json_i64(j, insitu__text_json_get(j, e, "stop"), &x.hi) || x.lo < 0 ||
+        x.hi <= x.lo || x.hi > (int64_t)samples)
+      return insitu__error_set(err, INSITU_E_SPLIT,
+          "open, manifest %s: entry %" PRIu64
+          " of excluded is no {\"start\": first sample, \"stop\": one behind the last} within the "
+          "archive's %" PRIu64 "; correct it",
+          path, k, samples);
+    if (reason >= 0) {
+      int64_t bytes = insitu__text_json_string(j, reason, s->reasons + *used, INSITU__MAX_REASON);
+      if (bytes < 0)
+        return insitu__error_set(err, INSITU_E_SPLIT,
+            "open, manifest %s: the reason of entry %" PRIu64
+            " of excluded is no text of less than %d bytes; shorten it",
+            path, k, INSITU__MAX_REASON);
+      x.reason = *used;
+      *used += (uint64_t)bytes + 1;
+    }
+    if (!INSITU__ARRAY_PUSH(s->excluded, x))
+      return insitu__error_set(err, INSITU_E_NOMEM,
+          "open, manifest %s: no memory for what is excluded; give the process more memory", path);
+  }
+
+  return INSITU_OK;
+}
+
+/* The indexes that no exclusion holds, and whether exclusions are whole reference chunks. */
+static bool insitu__split_shown(struct insitu__split *s, const struct insitu__geometry *g) {
+  const int64_t far = INT64_MAX / 4, samples = (int64_t)g->samples, chunk = (int64_t)g->chunk;
+  uint64_t n = INSITU__ARRAY_LEN(s->excluded);
+  struct insitu__geometry_interval between = {-far, -far};
+  bool ok = true;
+
+  s->whole_chunks = true;
+  if (n) qsort(s->excluded, (size_t)n, sizeof *s->excluded, insitu__split_compare_excluded);
+  for (uint64_t i = 0; ok && i <= n; i++) {
+    between.hi = i < n ? s->excluded[i].lo : far;
+    bool begins = between.hi > between.lo; /* else this exclusion goes on with those before it */
+    if (begins && i && between.lo % chunk && between.lo < samples) s->whole_chunks = false;
+    if (begins && i < n && between.hi % chunk) s->whole_chunks = false;
+    ok = insitu__split_add(&s->shown, between);
+    if (i < n && s->excluded[i].hi > between.lo) between.lo = s->excluded[i].hi;
+  }
+
+  return ok;
+}
+
+/* What a manifest says of the archive that it was made for must be true. Without chunks it need not
+ * say it. */
+static insitu_status insitu__split_manifest_facts(const struct insitu__text_json *j, bool listed,
+    const struct insitu__geometry *g, const char *path, insitu_error *err) {
   const struct {
     const char *key;
     uint64_t want;
-  } fact[] = {{"n_samples", g->samples}, {"sample_chunk_size", g->chunk}, {"n_chunks", chunks}};
-  for (size_t i = 0; !status && i < sizeof fact / sizeof *fact; i++) {
+  } fact[] = {{"n_samples", g->samples}, {"sample_chunk_size", g->chunk},
+      {"n_chunks", insitu__base_ceil_div(g->samples, g->chunk)}};
+
+  for (size_t i = 0; i < sizeof fact / sizeof *fact; i++) {
     uint64_t got;
-    if (!insitu__text_json_u64(&j, insitu__text_json_get(&j, 0, fact[i].key), &got))
-      status = insitu__error_set(err, INSITU_E_SPLIT,
+    int token = insitu__text_json_get(j, 0, fact[i].key);
+    if (token < 0 && !listed) continue;
+    if (!insitu__text_json_u64(j, token, &got))
+      return insitu__error_set(err, INSITU_E_SPLIT,
           "open, manifest %s: %s is missing or no number; write the manifest anew", path,
           fact[i].key);
-    else if (got != fact[i].want)
-      status = insitu__error_set(err, INSITU_E_SPLIT,
+    if (got != fact[i].want)
+      return insitu__error_set(err, INSITU_E_SPLIT,
           "open, manifest %s: %s is %" PRIu64 " and the archive has %" PRIu64
           "; use the manifest of this archive, or write it anew",
           path, fact[i].key, got, fact[i].want);
   }
 
-  int lists = status ? -1 : insitu__text_json_get(&j, 0, "chunks");
+  return INSITU_OK;
+}
+
+/* The split by a manifest's lists of chunks. Chunks that it leaves out belong to no part. */
+static insitu_status insitu__split_manifest_chunks(struct insitu__split *s,
+    const struct insitu__text_json *j, int lists, uint64_t chunks, const char *path,
+    insitu_error *err) {
+  insitu_status status = INSITU_OK;
+
   for (int p = 0; !status && p < 3; p++)
-    status = insitu__split_manifest_part(&s->part[p].chunks, &j,
-        insitu__text_json_get(&j, lists, insitu__split_names[p]), chunks, path,
+    status = insitu__split_manifest_part(&s->part[p].chunks, j,
+        insitu__text_json_get(j, lists, insitu__split_names[p]), chunks, path,
         insitu__split_names[p], err);
   for (int p = 0; !status && p < 3; p++)
     for (int q = 0; !status && q < p; q++) {
@@ -26382,6 +26497,43 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
             both[0].lo, insitu__split_names[q], insitu__split_names[p]);
       INSITU__ARRAY_FREE(both);
     }
+  return status;
+}
+
+/* The split, or what is excluded of it, or both, from the text of a manifest, as this header or the
+ * Python package of the same name writes it. The manifest must be of this archive, and no chunk may
+ * be in two parts. */
+static insitu_status insitu__split_from_manifest(struct insitu__split *s, const char *path,
+    const char *text, uint64_t n, const struct insitu__geometry *g, insitu_error *err) {
+  struct insitu__text_json j = {0};
+  insitu_status status = insitu__text_json_parse(&j, text, n, path, err);
+  int lists = status ? -1 : insitu__text_json_get(&j, 0, "chunks");
+  int beside = status ? -1 : insitu__text_json_get(&j, 0, "excluded");
+  int within = status ? -1 : insitu__text_json_get(&j, lists, "excluded");
+
+  s->listed = lists >= 0;
+  if (!status && lists < 0 && beside < 0)
+    status = insitu__error_set(err, INSITU_E_SPLIT,
+        "open, manifest %s: it has neither chunks nor excluded; write the manifest anew", path);
+  if (!status) status = insitu__split_manifest_facts(&j, s->listed, g, path, err);
+  if (!status && s->listed)
+    status = insitu__split_manifest_chunks(
+        s, &j, lists, insitu__base_ceil_div(g->samples, g->chunk), path, err);
+  if (!status && (beside >= 0 || within >= 0)) {
+    uint64_t used = 1;
+    s->reasons = (char *)insitu__mem_alloc(n + 2, 1);
+    if (!s->reasons)
+      status = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+    if (!status)
+      status = insitu__split_manifest_excluded(s, &j, beside, g->samples, &used, path, err);
+    if (!status)
+      status = insitu__split_manifest_excluded(s, &j, within, g->samples, &used, path, err);
+    if (!status && !insitu__split_shown(s, g))
+      status = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+    char *shorter = status ? NULL : (char *)insitu__mem_realloc(s->reasons, used);
+    if (shorter) s->reasons = shorter;
+  }
+
   insitu__text_json_free(&j);
   return status;
 }
@@ -26808,24 +26960,71 @@ static uint64_t insitu__split_total(const struct insitu__split_line *line,
   return n;
 }
 
-/* The anchors of one part along the axis that steps count along; its range is what the gap left.
- * whole: see insitu__split_whole; base: the first index that takes part; spill: reads may leave the
- * range. False: no memory. */
+/* Leaves of a list what another one has, too. False: no memory. */
+static bool insitu__split_keep(
+    struct insitu__geometry_interval **list, const struct insitu__geometry_interval *other) {
+  struct insitu__geometry_interval *kept = NULL;
+  bool ok = insitu__split_meet(&kept, *list, other, NULL, NULL);
+
+  INSITU__ARRAY_FREE(*list);
+  *list = kept;
+  return ok;
+}
+
+/* Takes from a line the anchors at which a view shows what is excluded. False: no memory. */
+static bool insitu__split_hide(struct insitu__split_line *line, const struct insitu__split *s,
+    const struct insitu__geometry_array *a, const struct insitu__geometry_view *view) {
+  const int64_t far = INT64_MAX / 4;
+  struct insitu__geometry_interval *rest = NULL, between = {-far, -far};
+  uint64_t n = INSITU__ARRAY_LEN(s->shown);
+  bool ok = true;
+
+  for (uint64_t i = 0; ok && i < n; i++) {
+    struct insitu__geometry_interval out = {far, far};
+    if (i + 1 < n) out = insitu__geometry_anchors(a, view, s->shown[i].hi, s->shown[i + 1].lo);
+    if (out.hi <= out.lo && i + 1 < n) continue;
+    between.hi = out.lo;
+    ok = insitu__split_add(&rest, between);
+    between.lo = out.hi;
+  }
+
+  ok = ok && insitu__split_keep(&line->segments, rest);
+  INSITU__ARRAY_FREE(rest);
+  return ok;
+}
+
+/* Begins the line of one part along the axis that steps count along: the anchors of its range
+ * without what is excluded, which the range loses, too. base: the first index that takes part.
+ * False: no memory. */
+static bool insitu__split_exclude(struct insitu__split_part *p, const struct insitu__split *s,
+    int64_t base, const struct insitu__geometry *g) {
+  struct insitu__split_line *line = &p->line[g->along];
+  bool ok = true;
+
+  p->left[INSITU_DROP_OTHER_SPLIT] = insitu__split_total(line, p->range, base);
+  if (s->shown) ok = insitu__split_keep(&p->range, s->shown);
+  ok = ok && insitu__split_meet(&line->segments, p->range, p->range, NULL, NULL); /* a copy */
+  for (uint64_t i = 0; ok && s->shown && i < g->n_arrays; i++)
+    for (uint64_t v = 0; ok && v < g->arrays[i].n_views; v++)
+      if (!g->arrays[i].views[v].again)
+        ok = insitu__split_hide(line, s, &g->arrays[i], &g->arrays[i].views[v]);
+  if (!ok) return false;
+  p->left[INSITU_DROP_EXCLUDED] = insitu__split_total(line, line->segments, base);
+  return true;
+}
+
+/* Ends that line, once the gap has cut the range, too. whole: see insitu__split_whole; base: the
+ * first index that takes part; spill: reads may leave the range. False: no memory. */
 static bool insitu__split_cut(struct insitu__split_part *p,
     const struct insitu__geometry_interval *whole, int64_t base, bool spill,
     const struct insitu__geometry *g) {
   struct insitu__split_line *line = &p->line[g->along];
 
-  p->left[INSITU_DROP_GAP] = insitu__split_total(line, p->range, base);
-  if (!insitu__split_meet(&line->segments, p->range, p->range, NULL, NULL)) return false;
+  if (!insitu__split_keep(&line->segments, p->range)) return false;
+  p->left[INSITU_DROP_GAP] = insitu__split_total(line, line->segments, base);
   if (!insitu__split_partners(line, g)) return false;
   p->left[INSITU_DROP_NO_PARTNER] = insitu__split_total(line, line->segments, base);
-
-  struct insitu__geometry_interval *in_archive = NULL;
-  bool ok = insitu__split_meet(&in_archive, line->segments, whole, NULL, NULL);
-  INSITU__ARRAY_FREE(line->segments);
-  line->segments = in_archive;
-  if (!ok) return false;
+  if (!insitu__split_keep(&line->segments, whole)) return false;
   p->left[INSITU_DROP_ARCHIVE_EDGE] = insitu__split_total(line, line->segments, base);
   if (!spill && !insitu__split_narrow(line, p->range, g)) return false;
   p->left[INSITU_DROP_SPLIT_EDGE] = insitu__split_total(line, line->segments, base);
@@ -26954,11 +27153,11 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
 
   bool exact = false;
   for (int p = 0; p < 3; p++) exact = exact || desc->split[p].start || desc->split[p].stop;
-  s->by_chunks = manifest || !exact;
   if (manifest)
     status = insitu__split_from_manifest(s, desc->manifest, manifest, manifest_bytes, g, err);
-  else if (exact) status = insitu__split_exact(s, desc, base, err);
-  else
+  s->by_chunks = s->listed || !exact;
+  if (!status && !s->by_chunks) status = insitu__split_exact(s, desc, base, err);
+  if (!status && s->by_chunks && !s->listed)
     status = insitu__split_by_fraction(s, desc, insitu__base_ceil_div(g->samples, g->chunk), err);
   if (status) return status;
   struct insitu__geometry_interval *whole = NULL;
@@ -26969,7 +27168,7 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
     struct insitu__split_part *q = &s->part[p];
     const struct insitu__split_line *along = &q->line[g->along];
     q->left[INSITU_DROP_STRIDE] = insitu__split_count(along, base.lo, base.hi);
-    q->left[INSITU_DROP_OTHER_SPLIT] = insitu__split_total(along, q->range, base.lo);
+    ok = insitu__split_exclude(q, s, base.lo, g);
   }
   ok = ok && insitu__split_gap(s, (int64_t)desc->split_gap);
   for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++)
@@ -27207,9 +27406,30 @@ static void insitu__split_find(
   }
 }
 
-/* The split as the JSON text of a manifest. */
+/* What is excluded, as a member of an object in JSON. */
+static void insitu__split_print_excluded(
+    const struct insitu__split *s, struct insitu__text_buffer *b) {
+  insitu__text_buffer_printf(b, ", \"excluded\": [");
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->excluded) && !b->failed; i++) {
+    const struct insitu__split_exclusion *x = &s->excluded[i];
+    insitu__text_buffer_printf(
+        b, "%s{\"start\": %" PRId64 ", \"stop\": %" PRId64, i ? ", " : "", x->lo, x->hi);
+    if (x->reason) {
+      insitu__text_buffer_printf(b, ", \"reason\": ");
+      insitu__text_buffer_json_string(b, s->reasons + x->reason);
+    }
+    insitu__text_buffer_printf(b, "}");
+  }
+
+  insitu__text_buffer_printf(b, "]");
+}
+
+/* The split as the JSON text of a manifest. The Python package ignores members of "chunks" that it
+ * does not know, and refuses them beside it: what is excluded stands where that is right. */
 static void insitu__split_print(const struct insitu__split *s, struct insitu__text_buffer *b,
     uint64_t samples, uint64_t chunk, uint64_t seed) {
+  bool any = INSITU__ARRAY_LEN(s->excluded) > 0, within = any && s->whole_chunks;
+
   insitu__text_buffer_printf(b,
       "{\"n_chunks\": %" PRIu64 ", \"sample_chunk_size\": %" PRIu64 ", \"n_samples\": %" PRIu64
       ", \"seed\": %" PRIu64 ", \"chunks\": {",
@@ -27217,14 +27437,21 @@ static void insitu__split_print(const struct insitu__split *s, struct insitu__te
   for (int p = 0; p < 3; p++) {
     insitu__text_buffer_printf(b, "%s\"%s\": [", p ? ", " : "", insitu__split_names[p]);
     const char *comma = "";
+    uint64_t k = 0; /* the first interval of s->shown that does not end before the chunk */
     for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->part[p].chunks); i++)
-      for (int64_t c = s->part[p].chunks[i].lo; c < s->part[p].chunks[i].hi && !b->failed;
-           c++, comma = ", ")
+      for (int64_t c = s->part[p].chunks[i].lo; c < s->part[p].chunks[i].hi && !b->failed; c++) {
+        while (within && s->shown[k].hi <= c * (int64_t)chunk) k++;
+        if (within && s->shown[k].lo > c * (int64_t)chunk) continue;
         insitu__text_buffer_printf(b, "%s%" PRId64, comma, c);
+        comma = ", ";
+      }
     insitu__text_buffer_printf(b, "]");
   }
 
-  insitu__text_buffer_printf(b, "}}\n");
+  if (within) insitu__split_print_excluded(s, b);
+  insitu__text_buffer_printf(b, "}");
+  if (any && !within) insitu__split_print_excluded(s, b);
+  insitu__text_buffer_printf(b, "}\n");
 }
 
 /* >>plan --------------------------------------------------------------------------------------- */

@@ -436,6 +436,33 @@ static inline void draw_dates(struct setup *s) {
   split_fractions(s);
 }
 
+/* Ranges that the manifest excludes, as a member of an object. */
+static inline void draw_excluded(struct setup *s, struct text *t) {
+  uint64_t n = draw(4);
+
+  say(t, "\"excluded\":[");
+  for (uint64_t i = 0; i < n; i++) {
+    int64_t lo = draw_from(0, (int64_t)s->samples - 1),
+            hi = draw_from(lo + 1, (int64_t)least((uint64_t)lo + 9, s->samples));
+
+    say(t, "%s{\"start\":%" PRId64 ",\"stop\":%" PRId64 "%s}", i ? "," : "", lo, hi,
+        chance(50) ? "" : ",\"reason\":\"cloud\"");
+    for (int64_t x = lo; x < hi; x++) s->split.excluded[x] = true;
+  }
+  say(t, "]");
+}
+
+/* A manifest that excludes samples, beside whatever decides the split. */
+static inline void draw_exclusions(struct setup *s) {
+  struct text *t = own(sizeof *t);
+
+  say(t, "{");
+  draw_excluded(s, t);
+  say(t, "}");
+  s->desc.manifest = own_text("%s/excluded.json", s->folder);
+  write_file(s->desc.manifest, t->at, t->n);
+}
+
 static inline void draw_manifest(struct setup *s) {
   struct text *t = own(sizeof *t);
   static const char *const names[] = {"train", "val", "test"};
@@ -471,7 +498,13 @@ static inline void draw_manifest(struct setup *s) {
     }
     say(t, "]");
   }
-  say(t, "}}");
+  unsigned where = (unsigned)draw(4); /* inside chunks, beside it, or nowhere */
+  if (where == 0) say(t, ",");
+  if (where == 0) draw_excluded(s, t);
+  say(t, "}");
+  if (where == 1) say(t, ",");
+  if (where == 1) draw_excluded(s, t);
+  say(t, "}");
   s->desc.manifest = own_text("%s/manifest.json", s->folder);
   write_file(s->desc.manifest, t->at, t->n);
 }
@@ -507,6 +540,7 @@ static inline void draw_split(struct setup *s) {
   sp->samples = (int64_t)s->samples;
   sp->owner = own(s->samples);
   sp->kept = own(s->samples);
+  sp->excluded = own(s->samples);
   memset(sp->owner, NOBODY, s->samples);
   for (int i = 0; i < s->n_views; i++) {
     const struct array *a = s->view[i].array;
@@ -532,6 +566,7 @@ static inline void draw_split(struct setup *s) {
   s->desc.split_shuffled = s->spread;
   s->desc.split_gap = chance(75) ? 0 : 1 + draw(5);
   s->desc.split_spill = chance(25);
+  if (s->kind != SPLIT_MANIFEST && chance(20)) draw_exclusions(s);
   if (s->hard_date) s->desc.time_path = s->archive.time->path;
   s->desc.coordinates = s->archive.time && s->samples % 2;
 }

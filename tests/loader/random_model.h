@@ -305,6 +305,7 @@ struct split {
   uint64_t ref, n_ref, unit_rows;
   /* of a sample: its part by chunks or ranges; the same without what the gap leaves out */
   signed char *owner, *kept;
+  bool *excluded; /* of each sample, by the manifest */
   struct part part[4];
 };
 
@@ -321,6 +322,13 @@ static inline int first_drop(
 
   if (x < s->lo || x >= s->hi) return INSITU_DROP_RANGE;
   if (!all && s->owner[x] != p) return INSITU_DROP_OTHER_SPLIT;
+  if (s->excluded[x]) return INSITU_DROP_EXCLUDED;
+  for (int i = 0; i < n_views; i++)
+    for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
+      int64_t y = view_sample(&view[i], x, k);
+
+      if (y >= 0 && y < s->samples && s->excluded[y]) return INSITU_DROP_EXCLUDED;
+    }
   if (!all && s->kept[x] != p) return INSITU_DROP_GAP;
   for (int i = 0; i < n_views; i++)
     for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
@@ -339,11 +347,12 @@ static inline void split_finish(struct split *s, const struct view *view, int n_
   s->unit_rows = s->ref * unit_chunks;
   for (int64_t x = 0; x < s->samples; x++) {
     if (x < s->lo || x >= s->hi) s->owner[x] = NOBODY;
-    s->kept[x] = s->owner[x];
+    s->kept[x] = s->excluded[x] ? NOBODY : s->owner[x];
   }
   for (int64_t x = 0; x < s->samples; x++)
     for (int64_t y = x - 1; y >= 0 && x - y <= (int64_t)gap; y--)
-      if (s->owner[y] != NOBODY && s->owner[y] != s->owner[x]) s->kept[x] = NOBODY;
+      if (s->owner[y] != NOBODY && !s->excluded[y] && s->owner[y] != s->owner[x])
+        s->kept[x] = NOBODY;
   for (int p = 0; p < 4; p++) {
     struct part *part = &s->part[p];
     uint64_t cap = (uint64_t)s->samples;

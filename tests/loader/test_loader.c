@@ -1707,7 +1707,20 @@ static void test_manifest(void **state) {
       {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13,"
        "\"chunks\": {\"train\": [1, 1], \"val\": [], \"test\": []}}",
           "twice", INSITU_E_SPLIT},
-      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13}", "train", INSITU_E_SPLIT},
+      {"{\"n_samples\": 100, \"sample_chunk_size\": 8, \"n_chunks\": 13}",
+          "neither chunks nor excluded", INSITU_E_SPLIT},
+      {"{\"excluded\": 7}", "no list of at most 2^20 ranges", INSITU_E_SPLIT},
+      {"{\"excluded\": [{\"start\": 1, \"stop\": 2}, {\"start\": 9, \"stop\": 9}]}",
+          "entry 1 of excluded is no {\"start\"", INSITU_E_SPLIT},
+      {"{\"excluded\": [{\"start\": 99, \"stop\": 101}]}", "the archive's 100;", INSITU_E_SPLIT},
+      {"{\"excluded\": [{\"start\": -1, \"stop\": 5}]}", "entry 0", INSITU_E_SPLIT},
+      {"{\"excluded\": [{\"start\": 1, \"end\": 5}]}", "entry 0", INSITU_E_SPLIT},
+      {"{\"excluded\": [[1, 5]]}", "entry 0", INSITU_E_SPLIT},
+      {"{\"excluded\": [{\"start\": 1, \"stop\": 5, \"reason\": 3}]}", "the reason of entry 0",
+          INSITU_E_SPLIT},
+      {"{\"excluded\": [{\"start\": 1, \"stop\": 5, \"reason\": \"a\\u0000b\"}]}",
+          "no text of less than 1024 bytes", INSITU_E_SPLIT},
+      {"{\"n_samples\": 99, \"excluded\": []}", "n_samples is 99", INSITU_E_SPLIT},
       {"{", "", INSITU_E_JSON}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     support_write(path, bad[i].text, strlen(bad[i].text));
@@ -1715,6 +1728,95 @@ static void test_manifest(void **state) {
   }
   d.manifest = support_path("no.json");
   refuse(&d, INSITU_E_NOTFOUND, "no.json");
+  support_remove(root);
+}
+
+/* What a manifest excludes is never shown: not as an anchor, not in a window, not with split_spill.
+ * Saving keeps it, with reasons, and whole chunks where the Python package can read them. */
+static void test_excluded(void **state) {
+  (void)state;
+  const char *root = support_path("excluded"), *path = support_path("excluded.json"),
+             *saved = support_path("saved.json");
+  static const struct {
+    const char *text, *saved; /* saved: what the saved one ends with */
+    int64_t lo[2], hi[2];
+  } at[] = {
+      {"{\"excluded\": [{\"start\": 16, \"stop\": 24, \"reason\": \"sensor \\u00fc off\"}, "
+       "{\"start\": 96, \"stop\": 100}]}",
+          "\"chunks\": {\"train\": [0, 1, 3, 4, 5, 6, 7, 8, 9], \"val\": [10, 11], \"test\": [], "
+          "\"excluded\": [{\"start\": 16, \"stop\": 24, \"reason\": \"sensor \u00fc off\"}, "
+          "{\"start\": 96, \"stop\": 100}]}}\n",
+          {16, 96}, {24, 100}},
+      {"{\"excluded\": [{\"start\": 50, \"stop\": 53}, {\"start\": 20, \"stop\": 30}, {\"start\": "
+       "25, \"stop\": 33, \"reason\": \"\"}]}",
+          "\"chunks\": {\"train\": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9], \"val\": [10, 11], \"test\": "
+          "[12]}, \"excluded\": [{\"start\": 20, \"stop\": 30}, {\"start\": 25, \"stop\": 33, "
+          "\"reason\": \"\"}, {\"start\": 50, \"stop\": 53}]}\n",
+          {20, 50}, {33, 53}}};
+  support_make(root, &plain);
+  for (size_t i = 0; i < sizeof at / sizeof *at; i++)
+    for (int spill = 0; spill < 2; spill++) {
+      insitu_loader_desc d = plain_desc(root, any_mode());
+      int64_t a[100], b[100];
+      char text[2000] = "";
+      uint64_t want = 0, dropped = 0;
+      support_write(path, at[i].text, strlen(at[i].text));
+      d.manifest = path;
+      d.split_spill = spill;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_ALL, INSITU_SEQUENTIAL);
+      insitu_plan plan;
+      insitu_iter_desc all = {.api = INSITU_API, .split = INSITU_ALL};
+      uint64_t n = collect(it, a, 100);
+      for (int64_t x = 0; x < 100; x++) {
+        bool out = false;
+        for (uint64_t v = 0; v < d.n_variables; v++)
+          for (int k = 0; k < 2; k++) {
+            int64_t y = x + d.variables[v].offset;
+            out = out || (y >= at[i].lo[k] && y < at[i].hi[k]) ||
+                  (x >= at[i].lo[k] && x < at[i].hi[k]);
+          }
+        bool inside = true;
+        for (uint64_t v = 0; v < d.n_variables; v++)
+          inside = inside && x + d.variables[v].offset >= 0 && x + d.variables[v].offset < 100;
+        dropped += out;
+        if (inside && !out) assert_int_equal(a[want++], x);
+      }
+      assert_int_equal(n, want);
+      assert_int_equal(insitu_loader_plan(ld, &all, &plan, NULL), INSITU_OK);
+      assert_int_equal(plan.dropped[INSITU_DROP_EXCLUDED], dropped);
+      assert_int_equal(insitu_manifest_save(ld, saved, NULL), INSITU_OK);
+      insitu_loader_close(&ld);
+      insitu_iter_close(&it);
+      FILE *f = fopen(saved, "r");
+      assert_true(f && fread(text, 1, sizeof text - 1, f) > 0 && fclose(f) == 0);
+      if (strlen(text) < strlen(at[i].saved) ||
+          strcmp(text + strlen(text) - strlen(at[i].saved), at[i].saved) != 0)
+        fail_msg("%s", text);
+      d.manifest = saved;
+      ld = open_or_fail(&d);
+      it = iter_or_fail(ld, INSITU_ALL, INSITU_SEQUENTIAL);
+      assert_int_equal(collect(it, b, 100), n);
+      assert_memory_equal(a, b, n * sizeof *a);
+      insitu_loader_close(&ld);
+      insitu_iter_close(&it);
+      if (i) continue;
+      /* all of test is excluded, or belongs to no split: the error names it */
+      insitu_error err = {0};
+      d.manifest = path;
+      for (int again = 0; again < 2; again++) {
+        ld = open_or_fail(&d);
+        assert_int_equal(
+            insitu_iter_open(
+                ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_TEST}, &it, &err),
+            INSITU_E_SPLIT);
+        const char *word = again ? "What takes most: in another split or in none"
+                                 : "What takes most: excluded by the manifest; exclude less";
+        if (!strstr(err.message, word)) fail_msg("%s", err.message);
+        insitu_loader_close(&ld);
+        d.manifest = saved;
+      }
+    }
   support_remove(root);
 }
 
@@ -2067,6 +2169,7 @@ int main(void) {
     cmocka_unit_test(test_no_allocation),
 #endif
     cmocka_unit_test(test_manifest),
+    cmocka_unit_test(test_excluded),
     cmocka_unit_test(test_error_of_the_last_call),
     cmocka_unit_test(test_config_is_a_copy),
     cmocka_unit_test(test_manifest_at_once),

@@ -767,6 +767,7 @@ static void adopt_split(struct setup *s, const insitu_loader_desc *d) {
   if (!s->spread) return;
   only.plan_only = 1;
   only.memory_budget = 0;
+  only.manifest = NULL; /* chunks that it excludes would be in no list */
   if (!(ld = open_loader(s, &only, 0))) return;
   if (insitu_manifest_save(ld, path, &err)) differ("insitu_manifest_save: %s", err.message);
   insitu_loader_close(&loaders[0]);
@@ -1050,6 +1051,7 @@ static bool move_a_chunk(struct setup *s) {
   for (uint64_t x = moved * ref; x < least((moved + 1) * ref, s->samples); x++)
     owner[x] = (signed char)to;
   s->split.owner = owner;
+  s->split.excluded = own(s->samples);
   say(t,
       "{\"n_chunks\":%" PRIu64 ",\"sample_chunk_size\":%" PRIu64 ",\"n_samples\":%" PRIu64
       ",\"seed\":null,\"chunks\":{",

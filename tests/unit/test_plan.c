@@ -105,23 +105,91 @@ static int owner_of(const struct insitu__split *s, int64_t (*exact)[2], uint64_t
   return NOBODY;
 }
 
+/* A manifest that excludes ranges at random, half of them whole chunks. Its length; excluded: of
+ * each sample, whether one holds it. */
+static uint64_t draw_excluded(char *text, uint64_t samples, uint64_t chunk, bool *excluded) {
+  uint64_t n = (uint64_t)sprintf(text, "{\"excluded\": ["), ranges = support_below(5);
+  bool whole = support_below(2);
+  memset(excluded, 0, samples * sizeof *excluded);
+  for (uint64_t i = 0; i < ranges; i++) {
+    uint64_t lo = support_below(samples), hi = lo + 1 + support_below(12);
+    if (whole) lo -= lo % chunk;
+    if (whole) hi += chunk - 1 - (hi - 1) % chunk;
+    if (hi > samples) hi = samples;
+    n += (uint64_t)sprintf(text + n,
+        support_below(2) ? "%1$s{\"start\": %2$d, \"stop\": %3$d}"
+                         : "%1$s{\"reason\": \"fog\\n\", \"stop\": %3$d, \"start\": %2$d}",
+        i ? ", " : "", (int)lo, (int)hi);
+    for (uint64_t x = lo; x < hi; x++) excluded[x] = true;
+  }
+  return n + (uint64_t)sprintf(text + n, "], \"n_samples\": %d}", (int)samples);
+}
+
+/* A split by chunks is the same again when its manifest is read. What is excluded goes where the
+ * Python package can read it, if that is whole chunks, and these chunks are in no list. */
+static void saved_again(
+    const struct insitu__split *s, const insitu_loader_desc *d, const struct made *m) {
+  struct insitu__split again = {0};
+  struct insitu__text_buffer b = {0}, twice = {0};
+  struct insitu__text_json j = {0};
+  insitu_loader_desc other = *d;
+  insitu_error err = {0};
+  other.manifest = "saved";
+  other.split_shuffled = 0;
+  insitu__split_print(s, &b, m->g.samples, m->g.chunk, 5);
+  if (insitu__split_init(&again, &other, b.text, b.n, &m->g, &err)) fail_msg("%s", err.message);
+  for (int p = 0; p < INSITU__SPLIT_PARTS; p++) assert_true(again.part[p].hash == s->part[p].hash);
+  insitu__split_print(&again, &twice, m->g.samples, m->g.chunk, 5);
+  assert_int_equal(b.n, twice.n);
+  assert_memory_equal(b.text, twice.text, b.n);
+  assert_int_equal(insitu__text_json_parse(&j, b.text, b.n, "saved", &err), INSITU_OK);
+  int chunks = insitu__text_json_get(&j, 0, "chunks");
+  bool any = INSITU__ARRAY_LEN(s->excluded) > 0;
+  assert_int_equal(insitu__text_json_get(&j, chunks, "excluded") >= 0, any && s->whole_chunks);
+  assert_int_equal(insitu__text_json_get(&j, 0, "excluded") >= 0, any && !s->whole_chunks);
+  bool whole = true; /* each index is excluded with all of its chunk, or no one of it is */
+  for (uint64_t c = 0; c * m->g.chunk < m->g.samples; c++) {
+    uint64_t held = 0, n = 0, listed = 0;
+    for (uint64_t x = c * m->g.chunk; x < m->g.samples && x < (c + 1) * m->g.chunk; x++, n++) {
+      bool is = false;
+      for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->excluded); i++)
+        is = is || ((int64_t)x >= s->excluded[i].lo && (int64_t)x < s->excluded[i].hi);
+      held += is;
+    }
+    whole = whole && (!held || held == n);
+    for (int p = 0; p < 3; p++)
+      for (uint64_t i = 0; i < INSITU__ARRAY_LEN(again.part[p].chunks); i++)
+        listed +=
+            (int64_t)c >= again.part[p].chunks[i].lo && (int64_t)c < again.part[p].chunks[i].hi;
+    if (any && s->whole_chunks && held) assert_int_equal(listed, 0);
+  }
+  if (any) assert_int_equal(s->whole_chunks, whole);
+  insitu__text_json_free(&j);
+  insitu__text_buffer_free(&twice);
+  insitu__text_buffer_free(&b);
+  insitu__split_free(&again);
+}
+
 /* The table of drops by brute force: of each sample of the archive the first reason that holds.
  * first: whose a sample is before the gap; kept: behind it. */
 static void count_drops(const struct insitu__split *s, const struct made *m,
-    const insitu_loader_desc *d, const int *first, const int *kept, int64_t lo, int64_t hi) {
+    const insitu_loader_desc *d, const bool *excluded, const int *first, const int *kept,
+    int64_t lo, int64_t hi) {
   int64_t samples = (int64_t)m->g.samples;
   for (int p = 0; p < 4; p++) {
     uint64_t want[INSITU_DROPS] = {0}, got[INSITU_DROPS], drawn = (uint64_t)samples;
     for (int64_t x = 0; x < samples; x++) {
-      bool mine = p == INSITU_ALL, archive = true, split = true;
+      bool mine = p == INSITU_ALL, archive = true, split = true, shown = !excluded[x];
       for (uint64_t i = 0; i < m->array[0].n_views; i++) {
         int64_t y = x + m->view[0][i].delta;
         bool there = y >= 0 && y < samples;
         archive = archive && there;
+        shown = shown && !(there && excluded[y]);
         split = split && (!there || (mine ? y >= lo && y < hi : kept[y] == p));
       }
       if (x < lo || x >= hi) want[INSITU_DROP_RANGE]++;
       else if (!mine && first[x] != p) want[INSITU_DROP_OTHER_SPLIT]++;
+      else if (!shown) want[INSITU_DROP_EXCLUDED]++;
       else if (!mine && kept[x] != p) want[INSITU_DROP_GAP]++;
       else if (!archive) want[INSITU_DROP_ARCHIVE_EDGE]++;
       else if (!split && !d->split_spill) want[INSITU_DROP_SPLIT_EDGE]++;
@@ -176,7 +244,13 @@ static void test_split_against_brute_force(void **state) {
       if (!by_range) d.split[0].fraction = 1;
     }
     insitu_error err = {0};
-    if (insitu__split_init(&s, &d, NULL, 0, &m.g, &err)) fail_msg("%s", err.message);
+    bool excluded[200] = {false}, excludes = support_below(2);
+    char text[1000];
+    uint64_t length = excludes ? draw_excluded(text, samples, m.g.chunk, excluded) : 0;
+    d.manifest = excludes ? "excluded" : NULL;
+    if (insitu__split_init(&s, &d, excludes ? text : NULL, length, &m.g, &err))
+      fail_msg("%s", err.message);
+    if (!by_range) saved_again(&s, &d, &m);
     int owner[200], first[200];
     for (uint64_t x = 0; x < samples; x++) {
       first[x] = owner_of(&s, exact, m.g.chunk, base_lo, base_hi, (int64_t)x);
@@ -195,14 +269,14 @@ static void test_split_against_brute_force(void **state) {
       for (uint64_t y = x + 1; y < samples && y <= x + d.split_gap; y++)
         assert_true(owner[x] < 0 || owner[y] < 0 || owner[x] == owner[y]);
     for (uint64_t x = 0; x < samples; x++) { /* the later one loses what the gap takes */
-      int want = first[x];
+      int want = excluded[x] ? NOBODY : first[x];
       for (uint64_t y = x; y-- > 0 && x - y <= d.split_gap;)
-        if (first[y] >= 0 && first[y] != first[x]) want = NOBODY;
+        if (first[y] >= 0 && !excluded[y] && first[y] != first[x]) want = NOBODY;
       assert_int_equal(owner[x], want);
     }
-    count_drops(&s, &m, &d, first, owner, base_lo, base_hi);
+    count_drops(&s, &m, &d, excluded, first, owner, base_lo, base_hi);
     /* chunks go whole, and all of them where the fractions add up to 1 */
-    if (!by_range && !d.split_gap) {
+    if (!by_range && !d.split_gap && !excludes) {
       for (int64_t x = base_lo; x < base_hi; x++) {
         assert_true(owner[x] >= 0);
         if (x + 1 < base_hi && (uint64_t)x / rows == (uint64_t)(x + 1) / rows)
@@ -213,12 +287,12 @@ static void test_split_against_brute_force(void **state) {
       uint64_t anchors = 0, next = 0, rows_before = 0;
       int64_t last = -1;
       for (int64_t x = base_lo; x < base_hi; x++) {
-        bool mine = p == INSITU_ALL || owner[x] == p, inside = true;
+        bool mine = p == INSITU_ALL || owner[x] == p, inside = !excluded[x];
         for (uint64_t i = 0; i < m.array[0].n_views; i++) {
           int64_t y = x + m.view[0][i].delta;
           bool archive = y >= 0 && y < (int64_t)samples;
           inside =
-              inside && archive &&
+              inside && archive && !excluded[y] &&
               (d.split_spill || (p == INSITU_ALL ? y >= base_lo && y < base_hi : owner[y] == p));
         }
         struct insitu__split_unit u, same;

@@ -41,7 +41,8 @@ static const char *const config_order_words[] = {"auto", "shuffled", "sequential
   X(split_shuffled, "split-shuffled", FLAG, NULL, NULL, "draw the splits' chunks at random")       \
   X(split_spill, "split-spill", FLAG, NULL, NULL, "let windows read outside their split")          \
   X(split_gap, "split-gap", U64, NULL, "N", "samples left out between splits (0)")                 \
-  X(manifest, "manifest", TEXT, NULL, "FILE", "JSON manifest that decides the split")              \
+  X(manifest, "manifest", TEXT, NULL, "FILE",                                                      \
+      "JSON manifest that decides the split, or excludes samples")                                 \
   X(on_bad_chunk, "on-bad-chunk", WORD, config_hole_words, "raise|fill", "damaged chunks (raise)") \
   X(on_absent_chunk, "on-absent-chunk", WORD, config_hole_words, "raise|fill",                     \
       "absent chunks (fill, but raise for NaN)")                                                   \
