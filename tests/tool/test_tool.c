@@ -492,7 +492,7 @@ static void test_info_commands(void **state) {
   /* names that a shell or an option would take apart are in no line */
   char root[512];
   snprintf(root, sizeof root, "%s", support_path("odd"));
-  struct support_array odd = {"a b", 2, {40, 6}, {4, 6}, INSITU_F32, 2};
+  struct support_array odd = {"a b", 2, {40, 6}, {4, 6}, INSITU_F32, 2, .zstd = true};
   support_make(root, &odd);
   assert_int_equal(run_tool("info %s --short", root), 0);
   assert_has(run_out, "{.label = \"a b\"}");
