@@ -231,8 +231,8 @@
  *   row after row within a unit in the same way. So it goes block by block of chunks, not along the
  *   whole last axis; axis_indices say where each row belongs. Ranks have contiguous parts of it.
  *
- *   A state continues in the same draw space alone: the lengths of all axes, their reference
- *   chunks, ranges and strides decide it.
+ *   A state continues where the reference chunks along all axes, their ranges and their strides are
+ *   the same.
  *
  * ---- 5. RANKS AND ROWS ----
  *

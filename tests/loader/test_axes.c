@@ -669,10 +669,13 @@ static void states(void **state) {
       {{.dim = "init", .start = 2}, {.dim = "lead", .start = 1, .stop = 7, .stride = 2}},
       {{.dim = "init", .start = 3}, {.dim = "lead", .start = 1, .stride = 2}},
       {{.dim = "init", .start = 2, .stride = 3}, {.dim = "lead", .start = 1, .stride = 2}},
-      {{.dim = "lead", .start = 1, .stride = 2}, {.dim = "init", .start = 2}}};
-  for (int i = 0; i < 8; i++) {
-    d = hindcast_desc(i == 6 ? other : i == 7 ? longer : root);
-    if (i < 6) d.axes = moved[i];
+      {{.dim = "lead", .start = 1, .stride = 2}, {.dim = "init", .start = 2}},
+      /* the same first and last index */
+      {{.dim = "init", .start = 2}, {.dim = "lead", .start = 1, .stop = 8}},
+      {{.dim = "init", .start = 2}, {.dim = "lead", .start = 1, .stride = 6}}};
+  for (int i = 0; i < 10; i++) {
+    d = hindcast_desc(i == 8 ? other : i == 9 ? longer : root);
+    if (i < 8) d.axes = moved[i];
     d.split_axis = i == 5;
     ld = open_or_fail(&d);
     it = open_iter_or_fail(ld, &id);
