@@ -1123,6 +1123,107 @@ static void test_steps(void **state) {
       }
 }
 
+/* The anchors of the next n batches. spoilt: what was read ahead may have lacked memory: false
+ * then. */
+static bool next_anchors(insitu_iter *it, int n, int64_t *to, bool spoilt) {
+  for (int i = 0; i < n; i++) {
+    insitu_batch *b = NULL;
+    insitu_error err = {0};
+    insitu_status status;
+    while ((status = insitu_iter_next(it, INSITU_FOREVER, &b, &err)) == INSITU_END) {}
+    if (spoilt && status == INSITU_E_NOMEM) return false;
+    must(!status, "%s", err.message);
+    memcpy(to, b->sample_indices, b->rows * sizeof *to);
+    to += b->rows;
+    insitu_batch_release(&b);
+  }
+  return true;
+}
+
+/* Without memory for the order of a state, an iterator goes on with its own. The first state needs
+ * more batches than the iterator has, the second one fewer, the third one those that the second one
+ * did not need. */
+static void test_other_order(void **state) {
+  (void)state;
+  enum { STATES = 3, SOME = 3 };
+  static const struct { uint64_t unit, block; } other[STATES] = {{3, 12}, {1, 1}, {2, 12}};
+  EACH_MODE (m) {
+    insitu_loader_desc d = desc_of(&kinds[0], m, 0);
+    insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED};
+    insitu_state after[STATES];
+    int64_t want[STATES][SOME * 64], own[SOME * 64], got[SOME * 64];
+    insitu_loader *ld = NULL;
+    insitu_iter *it = NULL;
+    insitu_error err = {0};
+    d.batch_size = 4;
+    d.lanes = 1;
+    d.hold_epoch = 1;
+    for (int i = 0; i <= STATES; i++) {
+      insitu_loader_desc e = d;
+      insitu_batch *b = NULL;
+      if (i < STATES) e.unit_chunks = other[i].unit;
+      e.block_chunks = i < STATES ? other[i].block : 4;
+      must(!insitu_loader_open(&e, &ld, &err) && !insitu_iter_open(ld, &id, &it, &err), "%s",
+          err.message);
+      must(!insitu_iter_next(it, INSITU_FOREVER, &b, &err), "%s", err.message);
+      if (i < STATES) after[i] = b->after;
+      insitu_batch_release(&b);
+      next_anchors(it, SOME, i < STATES ? want[i] : own, false);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+    }
+    d.block_chunks = 0;
+    d.unit_chunks = 0;
+    for (int site = HEAP; site <= STACK; site++)
+      for (int n = 1, which = 0;; n++) {
+        struct baseline before = take_baseline();
+        insitu_stats stats[2];
+        must(!insitu_loader_open(&d, &ld, &err) && !insitu_iter_open(ld, &id, &it, &err), "%s",
+            err.message);
+        for (int i = 0; i < which; i++) {
+          must(!insitu_iter_restore(it, &after[i], &err), "%s", err.message);
+          next_anchors(it, SOME, got, false);
+        }
+        int at = which ? which - 1 : STATES; /* the order that it has */
+        if (at == STATES) {
+          insitu_batch *b = NULL;
+          must(!insitu_iter_next(it, INSITU_FOREVER, &b, &err), "%s", err.message);
+          insitu_batch_release(&b);
+          next_anchors(it, SOME, own, false);
+          must(!insitu_iter_set_epoch(it, 0, &err), "%s", err.message);
+          must(!insitu_iter_next(it, INSITU_FOREVER, &b, &err), "%s", err.message);
+          insitu_batch_release(&b);
+        } else {
+          must(!insitu_iter_restore(it, &after[at], &err), "%s", err.message);
+        }
+        must(!insitu_loader_stats(ld, &stats[0], &err), "%s", err.message);
+        arm(modes[m].name, &(struct spec){site, FAIL, ENOMEM}, n, true);
+        insitu_status status = insitu_iter_restore(it, &after[which], &err);
+        bool hit = fault.hits;
+        if (status) check_error(status, &err);
+        disarm();
+        must(!status || hit, "%s", err.message);
+        must(!insitu_loader_stats(ld, &stats[1], &err), "%s", err.message);
+        must(!status || stats[1].memory_promised == stats[0].memory_promised, "bytes promised");
+        const int64_t *then = at == STATES ? own : want[at];
+        if (!status) then = want[which];
+        if (next_anchors(it, SOME, got, hit))
+          must(!memcmp(got, then, SOME * 4 * sizeof *got), "the order: %s",
+              status ? "its own" : "the state's");
+        must(!insitu_iter_restore(it, &after[which], &err), "%s", err.message); /* with memory */
+        next_anchors(it, SOME, got, false);
+        must(!memcmp(got, want[which], SOME * 4 * sizeof *got), "the order of the state");
+        insitu_iter_close(&it);
+        insitu_loader_close(&ld);
+        check_leaks(&before);
+        must(n < 200, "no end of calls");
+        if (hit) continue;
+        if (++which == STATES) break;
+        n = 0;
+      }
+  }
+}
+
 /* A loader that draws along several axes opens, plans and delivers a batch, or says what it lacks.
  * Both axes have units of many sizes. */
 static void test_axes(void **state) {
@@ -1341,6 +1442,7 @@ int main(void) {
       cmocka_unit_test(test_one_chunk), cmocka_unit_test(test_near_names),
       cmocka_unit_test(test_manifest_save), cmocka_unit_test(test_cancel),
       cmocka_unit_test(test_close), cmocka_unit_test(test_close_without_memory),
-      cmocka_unit_test(test_plans), cmocka_unit_test(test_steps), cmocka_unit_test(test_axes)};
+      cmocka_unit_test(test_plans), cmocka_unit_test(test_steps),
+      cmocka_unit_test(test_other_order), cmocka_unit_test(test_axes)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
