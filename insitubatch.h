@@ -190,8 +190,9 @@
  *
  *   Samples that must not be shown, be that as inputs or as targets, are excluded by the manifest
  *   (desc.manifest). "excluded" is a list of ranges of indexes on the axis that the split is along;
- *   a reason may be given. Ranges may overlap. split_spill makes no exception. Without "chunks" the
- *   desc decides the split, and the counts of samples and chunks may be left out, too:
+ *   a reason may be given. Ranges may overlap. split_spill makes no exception. What belongs to an
+ *   excluded sample in an array with a map is excluded, too. Without "chunks" the desc decides the
+ *   split, and the counts of samples and chunks may be left out, too:
  *
  *     {"excluded": [{"start": 8760, "stop": 8784, "reason": "sensor off"},
  *                   {"start": 9000, "stop": 9001}]}

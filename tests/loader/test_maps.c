@@ -14,6 +14,8 @@ struct drawn {
   struct support_array x, y;
   insitu_variable v[2];
   int64_t steps[2][STEPS];
+  int64_t out[2][2]; /* excluded ranges */
+  int n_out;
 };
 
 static void has(const char *text, const char *part) {
@@ -103,6 +105,12 @@ static struct drawn *draw(const char *root) {
   }
   if (support_below(2)) draw_join(&d, root);
   else draw_rate(&d);
+  d.n_out = support_below(3) ? 0 : 2;
+  for (int r = 0; r < d.n_out; r++) {
+    d.out[r][0] = (int64_t)support_below((uint64_t)d.n);
+    d.out[r][1] = d.out[r][0] + 1 + (int64_t)support_below(8);
+    if (d.out[r][1] > d.n) d.out[r][1] = d.n;
+  }
   d.place[0] = 0;
   d.place[d.n] = d.m;
   return &d;
@@ -112,9 +120,26 @@ static int64_t delta(const insitu_variable *v, uint64_t k) {
   return v->offset + (v->n_steps ? v->steps[k] : 0);
 }
 
+/* Whether an anchor, or what it shows, is excluded. Excluded anchors take what belongs to them in
+ * the other array with them. */
+static bool hidden(const struct drawn *d, int64_t a) {
+  for (int r = 0; r < d->n_out; r++) {
+    int64_t lo = d->out[r][0], hi = d->out[r][1];
+    if (a >= lo && a < hi) return true;
+    for (int i = 0; i < 2; i++)
+      for (uint64_t k = 0; k < (d->v[i].n_steps ? d->v[i].n_steps : 1); k++) {
+        int64_t j = (i ? d->partner[a] : a) + delta(&d->v[i], k);
+        if (i && d->partner[a] < 0) continue;
+        if (j >= (i ? d->place[lo] : lo) && j < (i ? d->place[hi] : hi) && (!i || j < d->m))
+          return true;
+      }
+  }
+  return false;
+}
+
 /* Whether an anchor is one of the split [lo, hi). */
 static bool is_anchor(const struct drawn *d, int64_t a, int64_t lo, int64_t hi, bool spill) {
-  if (a < lo || a >= hi || d->partner[a] < 0) return false;
+  if (a < lo || a >= hi || d->partner[a] < 0 || hidden(d, a)) return false;
   if (spill) lo = 0, hi = d->n;
   for (int i = 0; i < 2; i++)
     for (uint64_t k = 0; k < (d->v[i].n_steps ? d->v[i].n_steps : 1); k++) {
@@ -129,6 +154,7 @@ static bool is_anchor(const struct drawn *d, int64_t a, int64_t lo, int64_t hi, 
 /* Why an anchor is not delivered, by the documented order; INSITU_DROPS: it is. */
 static int reason(const struct drawn *d, int64_t a, int64_t lo, int64_t hi, bool spill) {
   if (a < lo || a >= hi) return INSITU_DROP_OTHER_SPLIT;
+  if (hidden(d, a)) return INSITU_DROP_EXCLUDED;
   if (d->partner[a] < 0) return INSITU_DROP_NO_PARTNER;
   if (!is_anchor(d, a, 0, d->n, true)) return INSITU_DROP_ARCHIVE_EDGE;
   return is_anchor(d, a, lo, hi, spill) ? INSITU_DROPS : INSITU_DROP_SPLIT_EDGE;
@@ -198,6 +224,12 @@ static void epoch(const struct drawn *d, insitu_loader *ld, int32_t split, int64
   uint64_t dropped[INSITU_DROPS + 1] = {0};
   for (int64_t a = 0; a < d->n; a++) dropped[reason(d, a, lo, hi, spill)]++;
   dropped[INSITU_DROP_TAIL] = shuffled ? want % batch : 0;
+  if (d->n_out) { /* of what has no partner, what lies at what is excluded counts as that */
+    assert_true(plan.dropped[INSITU_DROP_EXCLUDED] >= dropped[INSITU_DROP_EXCLUDED]);
+    uint64_t more = plan.dropped[INSITU_DROP_EXCLUDED] - dropped[INSITU_DROP_EXCLUDED];
+    dropped[INSITU_DROP_EXCLUDED] += more;
+    dropped[INSITU_DROP_NO_PARTNER] -= more;
+  }
   assert_memory_equal(plan.dropped, dropped, sizeof plan.dropped);
   assert_int_equal(insitu_loader_stats(ld, &before, &err), INSITU_OK);
 
@@ -253,6 +285,15 @@ static void epochs(void **state) {
         .check = (int32_t)support_below(2),
         .hold_epoch = 1,
         .seed = support_random()};
+    char text[200] = "", path[600];
+    if (d->n_out) {
+      snprintf(text, sizeof text,
+          "{\"excluded\": [{\"start\": %d, \"stop\": %d}, {\"start\": %d, \"stop\": %d}]}",
+          (int)d->out[0][0], (int)d->out[0][1], (int)d->out[1][0], (int)d->out[1][1]);
+      snprintf(path, sizeof path, "%s", support_path("excluded.json"));
+      support_write(path, text, strlen(text));
+      desc.manifest = path;
+    }
     insitu_loader *ld = NULL;
     insitu_error err;
     insitu_status status = insitu_loader_open(&desc, &ld, &err);
