@@ -235,6 +235,24 @@
  *   A state continues where the reference chunks along all axes, their ranges and their strides are
  *   the same.
  *
+ *   PATCHES. Along an axis of desc.axes with `patch` a sample is a box of that length, which stays
+ *   an axis of the batch. At least one axis has no patch. desc.patches = n draws n patches of each
+ *   sample anew in every epoch; each is a row, so that batch_size counts patches. A sequential
+ *   epoch has those of epoch 0. With patches = 0 there is a grid: boxes begin at start, start +
+ *   stride and so on, side by side unless stride says otherwise. Boxes lie inside the range of
+ *   their axis and inside the array, with the longest `halo` of a variable. batch->axis_indices has
+ *   where each begins.
+ *
+ *     const insitu_axis axes[] = {
+ *         {.dim = "z"}, {.dim = "y", .patch = 256}, {.dim = "x", .patch = 256}};
+ *     const insitu_variable parts[] = {{.label = "image", .path = "0", .halo = 16},
+ *                                      {.label = "mask", .path = "labels/0"}};
+ *
+ *   With patches = 16, arrays[0] has the shape (rows, 288, 288) and arrays[1] (rows, 256, 256).
+ *   Patches are drawn over blocks of chunks, so that a block's chunks are read once for all of its
+ *   patches; blocks are so large that chunks which patches of two blocks share are at most three
+ *   tenths of all.
+ *
  * ---- 5. RANKS AND ROWS ----
  *
  *   Each process opens its own loader with its rank and world. Nothing is sent between processes.
@@ -776,9 +794,10 @@ enum {
    * library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their
    * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
    * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
-   * insitu_variable has map, rate and fixed, insitu_array has fixed; insitu_loader_desc has axes,
-   * n_axes, split_axis and coordinates; insitu_batch has axis_indices, n_axes, coordinates, time_us
-   * and calendar; insitu_plan has space, dropped and fixed_bytes; insitu_order_desc has classes. */
+   * insitu_variable has map, rate, fixed and halo, insitu_array has fixed; insitu_loader_desc has
+   * axes, n_axes, split_axis, patches and coordinates; insitu_batch has axis_indices, n_axes,
+   * coordinates, time_us and calendar; insitu_plan has space, dropped and fixed_bytes;
+   * insitu_order_desc has classes. */
   INSITU_API = 5,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -901,6 +920,7 @@ typedef struct insitu_variable {
   const char *select;
   /* optional: name of an output that this variable and others are channels of; see SELECTION */
   const char *into;
+  uint64_t halo; /* elements more at both ends of each patch: an input larger than its target */
   /* Which samples of its array belong to those of the first variable's array, whose indexes are
    * the anchors. 0: those with equal coordinates where both arrays have one, else those with the
    * same index; INSITU_BY_COORDINATE, INSITU_BY_INDEX, INSITU_BY_INDEX_FLOOR. Offset and steps
@@ -969,7 +989,10 @@ typedef struct insitu_axis {
   /* The same by date, as sample_from and sample_to, in the coordinate of this axis; NULL: to that
    * end. insitu_loader_config has start and stop instead. */
   const char *from, *to;
-  uint64_t stride; /* every so many indexes, from start on (1) */
+  uint64_t stride; /* every so many indexes, from start on (1; of a patch: its length) */
+  /* more than 0: not one index but a box of so many elements is shown, which stays an axis of the
+   * batch; start, stop and stride are about the boxes' first elements. See PATCHES in the manual */
+  uint64_t patch;
 } insitu_axis;
 
 /* An object of an archive in memory, such as "t2m/.zarray" or "t2m/0.0". */
@@ -1059,6 +1082,9 @@ typedef struct insitu_loader_desc {
   uint64_t n_axes; /* at most 8 */
   /* The number in axes of the one that the split is along, and offset and steps of variables. */
   int32_t split_axis;
+  /* Of axes with a patch: so many patches of each sample, drawn anew in each epoch; each is a row
+   * of a batch. 0: all patches of a grid. */
+  uint64_t patches;
   uint64_t batch_size; /* rows per rank and batch (32) */
   uint64_t seed;       /* of the order and of a shuffled split */
   int32_t rank, world; /* this process of how many (0 of 1); never from the environment */
@@ -1196,8 +1222,8 @@ typedef struct insitu_batch {
   const insitu_array *arrays; /* in the order in which desc.variables name them first */
   /* (rows): the index of each sample on the first axis that samples are drawn along */
   const int64_t *sample_indices;
-  /* (rows, n_axes): on each of these axes, in the order of desc.axes. insitu_sample_dates takes
-   * column desc.split_axis */
+  /* (rows, n_axes): on each axis, in the order of desc.axes; of a patch the first element, without
+   * a halo. insitu_sample_dates takes column desc.split_axis */
   const int64_t *axis_indices;
   uint64_t n_axes;
   /* With desc.coordinates, else NULL: (rows, n_axes), the values of these indexes in the
@@ -23680,6 +23706,7 @@ struct insitu__geometry_variable {
   uint64_t fields;                                   /* chunks that one step of a sample lies in */
   int64_t dst_stride[INSITU__MAX_DIMS];              /* bytes, per stored axis */
   uint64_t step_bytes;
+  uint64_t halo;
 };
 
 /* One run of indexes along each axis of an array. Most variables have one region. */
@@ -23732,8 +23759,11 @@ struct insitu__geometry_array {
   struct insitu__geometry_drawn drawn[INSITU__MAX_AXES];
   unsigned n_drawn, along;
   uint32_t drawn_mask; /* of the array's axes, by bits */
-  unsigned axis;       /* the array's axis that steps count along */
-  uint64_t samples;    /* elements along that axis */
+  /* The array's axes along which a sample is a patch, in the order of desc.axes. */
+  unsigned patch[INSITU__MAX_AXES], n_patch;
+  uint32_t patch_mask;
+  unsigned axis;    /* the array's axis that steps count along */
+  uint64_t samples; /* elements along that axis */
   /* From anchors to indexes along that axis, where they are not the same; there is one sample axis
    * then. */
   const struct insitu__map *map;
@@ -23744,6 +23774,7 @@ struct insitu__geometry_array {
   /* grid around the fields that regions want: first chunk and number, per stored axis */
   uint64_t tile_lo[INSITU__MAX_DIMS];
   uint64_t tile_n[INSITU__MAX_DIMS];
+  uint64_t n_fields; /* of that grid */
   /* number of the first region of it, counted from 1; see insitu__geometry_next */
   uint32_t first;
   uint64_t stride[INSITU__MAX_DIMS]; /* bytes within a decoded chunk, per stored axis */
@@ -23765,6 +23796,15 @@ struct insitu__geometry_array {
 struct insitu__geometry_axis {
   uint64_t samples; /* its length, which all arrays share */
   uint64_t chunk;   /* of a reference chunk: that of the longest chunk among the arrays */
+  unsigned number;  /* in desc.axes */
+};
+
+/* An axis along which a sample is a box. */
+struct insitu__geometry_patch {
+  uint64_t samples, chunk; /* as those of an insitu__geometry_axis */
+  uint64_t length;         /* of a box, halos apart */
+  uint64_t block;          /* first elements of boxes that belong together: see PATCHES */
+  unsigned number;         /* in desc.axes */
 };
 
 struct insitu__geometry {
@@ -23778,7 +23818,12 @@ struct insitu__geometry {
   const char **channels; /* the channels' names */
   uint64_t n_arrays, n_stored, n_variables, n_regions, n_outputs, n_channels, names_bytes;
   struct insitu__geometry_axis axes[INSITU__MAX_AXES]; /* of the draw space, the slowest first */
-  unsigned n_axes, along;       /* along: the axis that the split and the steps count along */
+  unsigned n_axes, along; /* along: the axis that the split and the steps count along */
+  unsigned n_drawn;       /* axes that arrays have: all but the number of the patch */
+  /* Patches make one axis more: the number of the patch, the fastest of `axes`. */
+  struct insitu__geometry_patch patch[INSITU__MAX_AXES];
+  unsigned n_patch, n_public;   /* n_public: axes of the desc */
+  uint64_t halo;                /* the longest of a variable */
   uint64_t samples, chunk;      /* of that axis */
   uint64_t slab_bytes, indices; /* one batch on the host; where its sample indices lie */
   uint64_t places;              /* where the indexes on all axes lie; one axis: the same place */
@@ -23889,24 +23934,46 @@ static inline bool insitu__geometry_is_drawn(const struct insitu__geometry_array
   return a->drawn_mask >> d & 1;
 }
 
-/* Finds axis number k of the draw space in the array: the one that desc.axes names or, without
- * desc.axes, the sample axis. */
-static insitu_status insitu__geometry_draw(struct insitu__geometry_array *a,
-    const insitu_loader_desc *desc, unsigned k, insitu_error *err) {
+/* Finds axis number k of the desc in the array: the one that desc.axes names or, without desc.axes,
+ * the sample axis. */
+static insitu_status insitu__geometry_find_axis(const struct insitu__geometry_array *a,
+    const insitu_loader_desc *desc, unsigned k, unsigned *axis, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
   const char *dim = desc->n_axes ? desc->axes[k].dim : desc->sample_dim;
   int32_t number = desc->n_axes ? desc->axes[k].axis : desc->sample_axis;
-  struct insitu__geometry_drawn *drawn = &a->drawn[k];
   insitu_error cause = {0};
-  insitu_status s = insitu__geometry_axis(z, dim, number, &drawn->axis, &cause);
+  insitu_status s = insitu__geometry_axis(z, dim, number, axis, &cause);
 
   if (s)
     return insitu__error_set(err, s,
         "%.800s; or say fixed = 1 of its variable, if every batch is to show the array whole",
         cause.message);
-  if (insitu__geometry_is_drawn(a, drawn->axis))
+  if ((a->drawn_mask | a->patch_mask) >> *axis & 1)
     return insitu__error_set(err, INSITU_E_ARG,
-        "open: axes name axis %u of array %s twice; name each axis once", drawn->axis, z->path);
+        "open: axes name axis %u of array %s twice; name each axis once", *axis, z->path);
+  return INSITU_OK;
+}
+
+/* Takes axis number k of the desc, along which a sample is a patch, for the array. */
+static insitu_status insitu__geometry_take_patch(struct insitu__geometry_array *a,
+    const insitu_loader_desc *desc, unsigned k, insitu_error *err) {
+  unsigned *axis = &a->patch[a->n_patch];
+  insitu_status s = insitu__geometry_find_axis(a, desc, k, axis, err);
+
+  if (s) return s;
+  a->patch_mask |= UINT32_C(1) << *axis;
+  a->n_patch++;
+  return INSITU_OK;
+}
+
+/* Takes axis number k of the desc, along which a sample is one index, for the array. */
+static insitu_status insitu__geometry_draw(struct insitu__geometry_array *a,
+    const insitu_loader_desc *desc, unsigned k, insitu_error *err) {
+  const struct insitu__zarr_array *z = &a->zarr;
+  struct insitu__geometry_drawn *drawn = &a->drawn[a->n_drawn];
+  insitu_status s = insitu__geometry_find_axis(a, desc, k, &drawn->axis, err);
+
+  if (s) return s;
   if (z->shape[drawn->axis] > (uint64_t)INSITU__MAX_SAMPLES)
     return insitu__error_set(err, INSITU_E_SHAPE,
         "open, array %s: %" PRIu64 " samples are more than this build's limit of 2^48; choose "
@@ -23915,6 +23982,7 @@ static insitu_status insitu__geometry_draw(struct insitu__geometry_array *a,
   drawn->rows = z->chunk[drawn->axis];
   drawn->chunks = insitu__base_ceil_div(z->shape[drawn->axis], drawn->rows);
   a->drawn_mask |= UINT32_C(1) << drawn->axis;
+  a->n_drawn++;
   a->rows *= drawn->rows; /* at most INSITU__MAX_CHUNK */
   if (insitu__base_mul(a->chunks, drawn->chunks, &a->chunks)) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_SHAPE,
@@ -23945,11 +24013,12 @@ static insitu_status insitu__geometry_array_init(struct insitu__geometry_array *
     const struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
 
-  a->n_drawn = g->n_axes;
   a->along = g->along;
   a->rows = a->chunks = 1;
-  for (unsigned k = 0; k < g->n_axes; k++) {
-    insitu_status s = insitu__geometry_draw(a, desc, k, err);
+  for (unsigned k = 0; k < g->n_public; k++) {
+    bool patch = desc->n_axes && desc->axes[k].patch;
+    insitu_status s = patch ? insitu__geometry_take_patch(a, desc, k, err)
+                            : insitu__geometry_draw(a, desc, k, err);
     if (s) return s;
   }
 
@@ -23957,7 +24026,7 @@ static insitu_status insitu__geometry_array_init(struct insitu__geometry_array *
   a->samples = z->shape[a->axis];
   a->chunk_bytes = insitu__geometry_strides(z, a->stride);
   a->bound = insitu__chain_bound(&z->codecs, a->chunk_bytes);
-  a->sample_slowest = insitu__geometry_follows(a);
+  a->sample_slowest = !a->n_patch && insitu__geometry_follows(a);
   a->row_stride =
       a->sample_slowest ? a->chunk_bytes / a->rows : a->stride[a->drawn[a->n_drawn - 1].axis];
   return INSITU_OK;
@@ -24068,11 +24137,31 @@ static uint64_t insitu__geometry_chunks(const struct insitu__select_axis *axis) 
 /* Channels of an output at most: each has a name. */
 #define INSITU__GEOMETRY_CHANNELS 65536
 
-/* Adds the regions that variable number i selects; a fixed one is only checked. */
+/* Makes a variable show a patch, with its halo, of the axes that have one. */
+static insitu_status insitu__geometry_show_patches(
+    struct insitu__geometry *g, uint64_t i, insitu_error *err) {
+  struct insitu__geometry_variable *v = &g->variables[i];
+  const struct insitu__geometry_array *a = &g->arrays[v->array];
+
+  for (unsigned j = 0; j < a->n_patch; j++) {
+    struct insitu__select_axis *axis = &v->axis[a->patch[j]];
+    struct insitu__select_run whole = {0, 1, g->patch[j].length + 2 * v->halo};
+    axis->n = 0;
+    INSITU__ARRAY_FREE(axis->run);
+    insitu_status status = insitu__select_add(axis, whole, err);
+    if (status) return status;
+  }
+
+  return INSITU_OK;
+}
+
+/* Adds the regions that variable number i selects; a fixed one is only checked. Along an axis with
+ * a patch they lie where the sample's patch does, so that the region has all chunks there. */
 static insitu_status insitu__geometry_regions(
     struct insitu__geometry *g, uint64_t i, insitu_error *err) {
   struct insitu__geometry_variable *v = &g->variables[i];
-  const struct insitu__zarr_array *z = &g->arrays[v->array].zarr;
+  const struct insitu__geometry_array *a = &g->arrays[v->array];
+  const struct insitu__zarr_array *z = &a->zarr;
   uint64_t boxes = insitu__select_boxes(v->axis, z->ndim);
 
   for (unsigned d = 0; d < z->ndim; d++)
@@ -24106,6 +24195,7 @@ static insitu_status insitu__geometry_regions(
     for (unsigned d = 0; d < z->ndim; d++) {
       r.tile_lo[d] = r.box.lowest[d] / z->chunk[d];
       r.tile_hi[d] = (insitu__select_end(&r.box, d) - 1) / z->chunk[d] + 1;
+      if (a->patch_mask >> d & 1) r.tile_hi[d] = insitu__base_ceil_div(z->shape[d], z->chunk[d]);
       uint64_t n = insitu__base_min(r.tile_hi[d] - r.tile_lo[d], INSITU__MAX_FIELDS + 1);
       r.fields = insitu__base_min(r.fields * n, INSITU__MAX_FIELDS + 1);
     }
@@ -24384,11 +24474,13 @@ static insitu_status insitu__geometry_names(
 /* Whether the array's fields have numbers, and its regions together do not want more of them than
  * the limit. */
 static bool insitu__geometry_countable(
-    const struct insitu__geometry *g, const struct insitu__geometry_array *a) {
+    const struct insitu__geometry *g, struct insitu__geometry_array *a) {
   uint64_t all = 1, sum = 0;
 
   for (unsigned d = 0; d < a->zarr.ndim; d++)
     if (!insitu__base_mul(all, a->tile_n[d], &all)) return false;
+  a->n_fields = all;
+  if (a->n_patch) return insitu__base_mul(all, a->chunks, &all);
   for (uint32_t i = a->first; i; i = g->regions[i - 1].next) sum += g->regions[i - 1].fields;
   return insitu__base_min(all, sum) <= INSITU__MAX_FIELDS;
 }
@@ -24404,7 +24496,7 @@ static int insitu__geometry_compare(const void *x, const void *y) {
 /* Whether neighbouring rows of a chunk are shown by neighbouring anchors. Else views share entries
  * of a row list only where they show the same. */
 static inline bool insitu__geometry_is_plain(const struct insitu__geometry_array *a) {
-  return a->n_drawn == 1 && !a->map;
+  return a->n_drawn == 1 && !a->map && !a->n_patch;
 }
 
 /* Entries that a row list has for each row and span: anchors that show the same index. */
@@ -24589,11 +24681,11 @@ static insitu_status insitu__geometry_slab(
 
   g->fixed_bytes = insitu__geometry_fixed_bytes(g, false);
   g->indices = g->places = at;
-  if (g->n_axes > 1) g->places += rows * sizeof(int64_t);
-  uint64_t numbers = g->n_axes > 1 ? 1 + g->n_axes : 1; /* of each row, of 8 bytes all */
+  if (g->n_public > 1) g->places += rows * sizeof(int64_t);
+  uint64_t numbers = g->n_public > 1 ? 1 + g->n_public : 1; /* of each row, of 8 bytes all */
   g->coordinates = at + rows * numbers * sizeof(int64_t);
-  g->times = g->coordinates + rows * g->n_axes * sizeof(double);
-  if (coordinates) numbers += g->n_axes + 1;
+  g->times = g->coordinates + rows * g->n_public * sizeof(double);
+  if (coordinates) numbers += g->n_public + 1;
   ok = ok && insitu__base_mul(rows, numbers * sizeof(int64_t), &bytes) &&
        insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 && pinned < PTRDIFF_MAX / 4;
   g->pinned_bytes = insitu__base_ceil_div(pinned, page) * page;
@@ -24697,8 +24789,10 @@ static uint64_t insitu__geometry_hash_variable(
   const char *path = insitu__geometry_path(v);
 
   h = insitu__geometry_hash(h, path, strlen(path));
-  for (unsigned k = 0; k < g->n_axes; k++)
+  for (unsigned k = 0; k < g->n_drawn; k++)
     h = insitu__geometry_hash_word(h, g->arrays[to->array].drawn[k].axis);
+  for (unsigned j = 0; j < g->n_patch; j++)
+    h = insitu__geometry_hash_word(h, g->arrays[to->array].patch[j]);
   if (v->rate != 0 && v->rate != 1) { /* what coordinates join is not hashed: they may grow */
     h = insitu__geometry_hash_word(h, (uint64_t)v->rate);
     h = insitu__geometry_hash_word(h, (uint64_t)v->map);
@@ -24717,6 +24811,11 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
   g->hash_geometry = insitu__geometry_hash_word(0, g->along);
   for (unsigned k = 0; k < g->n_axes; k++)
     g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->axes[k].chunk);
+  for (unsigned j = 0; j < g->n_patch; j++) {
+    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->patch[j].length);
+    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->patch[j].block);
+    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, desc->patches);
+  }
   g->hash_variables = insitu__geometry_hash_word(0, drawn);
   for (uint64_t i = 0; i < g->n_variables; i++)
     if (!g->variables[i].fixed)
@@ -24900,11 +24999,86 @@ static insitu_status insitu__geometry_arrays_await(struct insitu__geometry *g,
   return INSITU_OK;
 }
 
+/* The length of an axis with a patch, on which all arrays must agree, and of its longest chunk. */
+static insitu_status insitu__geometry_agree(
+    struct insitu__geometry *g, unsigned j, insitu_error *err) {
+  struct insitu__geometry_patch *patch = &g->patch[j];
+
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__zarr_array *z = &g->arrays[i].zarr;
+    unsigned axis = g->arrays[i].patch[j];
+    if (!i) patch->samples = z->shape[axis];
+    patch->chunk = insitu__base_max(patch->chunk, z->chunk[axis]);
+    if (z->shape[axis] != patch->samples)
+      return insitu__error_set(err, INSITU_E_SHAPE,
+          "open: axes[%u], which has a patch, has %" PRIu64 " elements in array %s and %" PRIu64
+          " in array %s; patches need arrays of one length there: correct axes, or leave one of "
+          "the arrays out",
+          patch->number, patch->samples, g->arrays[0].zarr.path, z->shape[axis], z->path);
+  }
+
+  return INSITU_OK;
+}
+
+/* How many first elements of patches make a block along each axis. A block is read as one, and so
+ * are the chunks that its patches reach into beyond it: blocks grow by whole chunks until these are
+ * at most three tenths of the block's own. */
+static void insitu__geometry_blocks(struct insitu__geometry *g, const insitu_loader_desc *desc) {
+  for (unsigned j = 0; j < g->n_patch; j++) g->patch[j].block = g->patch[j].chunk;
+  for (;;) {
+    double grown = 1, most = 1;
+    unsigned worst = 0;
+    for (unsigned j = 0; j < g->n_patch; j++) {
+      const struct insitu__geometry_patch *patch = &g->patch[j];
+      const insitu_axis *axis = &desc->axes[patch->number];
+      uint64_t stride = axis->stride ? axis->stride : patch->length, beyond;
+      beyond = insitu__base_ceil_div(patch->length + 2 * g->halo - 1, patch->chunk);
+      bool fits = !desc->patches && !g->halo && patch->length <= stride &&
+                  patch->chunk % stride == 0 && (uint64_t)axis->start % stride == 0;
+      if (fits || patch->block >= patch->samples) beyond = 0;
+      double factor = 1 + (double)(beyond * patch->chunk) / (double)patch->block;
+      grown *= factor;
+      if (factor > most) worst = j;
+      if (factor > most) most = factor;
+    }
+    if (grown <= 1.3) break;
+    struct insitu__geometry_patch *patch =
+        &g->patch[worst]; /* by an eighth, so that it ends soon */
+    patch->block += patch->chunk * insitu__base_max(1, patch->block / (8 * patch->chunk));
+  }
+
+  for (unsigned j = 0; j < g->n_patch; j++) { /* no smaller, and of one length along the axis */
+    struct insitu__geometry_patch *patch = &g->patch[j];
+    uint64_t chunks = insitu__base_ceil_div(patch->samples, patch->chunk);
+    uint64_t blocks = insitu__base_max(1, chunks / (patch->block / patch->chunk));
+    patch->block = insitu__base_ceil_div(chunks, blocks) * patch->chunk;
+  }
+}
+
+/* The axes along which a sample is a patch. */
+static insitu_status insitu__geometry_patches(
+    struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
+  for (unsigned j = 0; j < g->n_patch; j++) {
+    struct insitu__geometry_patch *patch = &g->patch[j];
+    insitu_status status = insitu__geometry_agree(g, j, err);
+    if (status) return status;
+    patch->length = desc->axes[patch->number].patch;
+    if (patch->length > patch->samples || 2 * g->halo > patch->samples - patch->length)
+      return insitu__error_set(err, INSITU_E_SHAPE,
+          "open: a patch of %" PRIu64 " with a halo of %" PRIu64 " does not fit into the %" PRIu64
+          " elements of axes[%u] in array %s; make it smaller",
+          patch->length, g->halo, patch->samples, patch->number, g->arrays[0].zarr.path);
+  }
+
+  insitu__geometry_blocks(g, desc);
+  return INSITU_OK;
+}
+
 /* The draw space. The first array tells how long its axes are; others have the same length, or a
  * map. */
 static insitu_status insitu__geometry_axes(
     struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
-  for (unsigned k = 0; k < g->n_axes; k++) {
+  for (unsigned k = 0; k < g->n_drawn; k++) {
     const struct insitu__geometry_array *first = &g->arrays[0];
     struct insitu__geometry_axis *axis = &g->axes[k];
     axis->samples = first->zarr.shape[first->drawn[k].axis];
@@ -24927,7 +25101,21 @@ static insitu_status insitu__geometry_axes(
 
   g->samples = g->axes[g->along].samples;
   g->chunk = g->axes[g->along].chunk;
-  return INSITU_OK;
+  return insitu__geometry_patches(g, desc, err);
+}
+
+/* Which axes of the desc are axes of the draw space, and which are patches. Patches make a last
+ * axis of the draw space: their number. */
+static void insitu__geometry_space(struct insitu__geometry *g, const insitu_loader_desc *desc) {
+  g->n_public = desc->n_axes ? (unsigned)desc->n_axes : 1;
+  for (unsigned k = 0; k < g->n_public; k++) {
+    if (k == (unsigned)desc->split_axis) g->along = g->n_drawn;
+    if (desc->n_axes && desc->axes[k].patch) g->patch[g->n_patch++].number = k;
+    else g->axes[g->n_drawn++].number = k;
+  }
+  g->n_axes = g->n_drawn + (g->n_patch > 0);
+  for (uint64_t i = 0; i < desc->n_variables; i++)
+    g->halo = insitu__base_max(g->halo, desc->variables[i].halo);
 }
 
 /* Opens the arrays of all variables. */
@@ -24941,8 +25129,7 @@ static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
 
-  g->n_axes = desc->n_axes ? (unsigned)desc->n_axes : 1;
-  g->along = (unsigned)desc->split_axis;
+  insitu__geometry_space(g, desc);
   g->n_variables = n;
   insitu_status status = insitu__geometry_arrays_await(g, desc, false, source, err);
   g->n_arrays = g->n_stored;
@@ -24963,7 +25150,9 @@ static insitu_status insitu__geometry_init(
     if (s) return s;
     v->decoded = want.decode != 0;
     v->n_steps = want.n_steps ? want.n_steps : 1;
-    s = insitu__geometry_regions(g, i, err);
+    v->halo = want.halo;
+    s = insitu__geometry_show_patches(g, i, err);
+    if (!s) s = insitu__geometry_regions(g, i, err);
     if (!s) s = insitu__geometry_layout(v, a, &want, err);
     if (!s) s = insitu__geometry_join(g, desc, i, err);
     if (s) return s;
@@ -24990,22 +25179,23 @@ static bool insitu__geometry_field(const struct insitu__geometry_array *a,
   return wanted;
 }
 
-/* The first field from number f on that is in a region; UINT64_MAX: there is none. */
+/* The first field from number f on that is in the box of fields [lo, hi); UINT64_MAX: none is. */
 static uint64_t insitu__geometry_next_of(
-    const struct insitu__geometry_array *a, const struct insitu__geometry_region *r, uint64_t f) {
+    const struct insitu__geometry_array *a, const uint64_t *lo, const uint64_t *hi, uint64_t f) {
   uint64_t at[INSITU__MAX_DIMS], number = 0;
   unsigned n = a->zarr.ndim, d = 0;
 
-  if (insitu__geometry_field(a, r, f, at)) return f;
-  while (at[d] >= r->tile_lo[d] && at[d] < r->tile_hi[d]) d++;
-  if (at[d] >= r->tile_hi[d]) { /* on to the next place along an axis that has one */
+  insitu__geometry_field(a, NULL, f, at);
+  while (d < n && at[d] >= lo[d] && at[d] < hi[d]) d++;
+  if (d == n) return f;
+  if (at[d] >= hi[d]) { /* on to the next place along an axis that has one */
     do {
       if (d-- == 0) return UINT64_MAX;
-    } while (++at[d] >= r->tile_hi[d]);
+    } while (++at[d] >= hi[d]);
     d++;
   }
 
-  for (; d < n; d++) at[d] = r->tile_lo[d];
+  for (; d < n; d++) at[d] = lo[d];
   for (unsigned k = 0; k < n; k++) number = number * a->tile_n[k] + (at[k] - a->tile_lo[k]);
   return number;
 }
@@ -25016,8 +25206,10 @@ static uint64_t insitu__geometry_next(
     const struct insitu__geometry *g, const struct insitu__geometry_array *a, uint64_t f) {
   uint64_t next = UINT64_MAX;
 
-  for (uint32_t i = a->first; i && next != f; i = g->regions[i - 1].next)
-    next = insitu__base_min(next, insitu__geometry_next_of(a, &g->regions[i - 1], f));
+  for (uint32_t i = a->first; i && next != f; i = g->regions[i - 1].next) {
+    const struct insitu__geometry_region *r = &g->regions[i - 1];
+    next = insitu__base_min(next, insitu__geometry_next_of(a, r->tile_lo, r->tile_hi, f));
+  }
   return next;
 }
 
@@ -26107,7 +26299,19 @@ static void insitu__box_fill(
  * With one axis, units have the numbers that they have in the line, and short ones are listed. A
  * product has too many short units for a list. Its units have two kinds of numbers: row-major ones,
  * in which they come in a sequential epoch, and those of a shuffled epoch, which >>order deals out
- * by "classes": units that have the same size along each axis follow each other. */
+ * by "classes": units that have the same size along each axis follow each other.
+ *
+ * PATCHES make one line more, the fastest: their number within a sample. Their first elements,
+ * "origins", are a part of their own (insitu__split.origins), whose units are blocks of origins:
+ * see insitu__geometry_blocks. Of a grid, patches are numbered block by block, row-major over
+ * blocks and in each, and the patches of a block are a unit of the line. Of `patches` drawn ones,
+ * groups of consecutive numbers are the units; there are as many groups as blocks, or fewer.
+ *
+ * Drawn patches are spread evenly. Let V origins be numbered block by block, and G be the groups. A
+ * unit of samples draws b in [0, V) and c in [0, G) for an epoch; its group g gets the block that
+ * holds origin floor((((g + c) mod G) * V + b) / G), and each patch of the group any origin of that
+ * block. For each group this number is any origin with the same chance, so that over epochs every
+ * origin is as likely as any other for every patch. */
 #define INSITU__SPLIT_PARTS 4 /* train, val, test, all */
 
 /* Units of a line that hold the same number of anchors. */
@@ -26169,9 +26373,13 @@ struct insitu__split {
   struct insitu__geometry_interval *shown;  /* the indexes between them, endless on both sides */
   uint64_t unit_rows; /* indexes of a group of the axis that steps count along */
   uint64_t space;     /* anchors of the whole archive */
-  bool by_chunks;     /* decided by chunks: can be saved as a manifest */
-  bool listed;        /* chunks of a manifest decide */
-  bool whole_chunks;  /* all that is excluded are whole reference chunks */
+  /* The first elements that patches may have, along each axis with a patch; units are blocks of
+   * them. */
+  struct insitu__split_part origins;
+  bool grid;         /* patches are all of these; else some of them are drawn in each epoch */
+  bool by_chunks;    /* decided by chunks: can be saved as a manifest */
+  bool listed;       /* chunks of a manifest decide */
+  bool whole_chunks; /* all that is excluded are whole reference chunks */
 };
 
 static const char *const insitu__split_names[INSITU__SPLIT_PARTS] = {"train", "val", "test", "all"};
@@ -26253,15 +26461,16 @@ static void insitu__split_units_free(struct insitu__split_part *p) {
   insitu__mem_free(p->class_first);
 }
 
-static void insitu__split_free(struct insitu__split *s) {
-  for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
-    struct insitu__split_part *q = &s->part[p];
-    for (unsigned k = 0; k < q->n_lines; k++) INSITU__ARRAY_FREE(q->line[k].segments);
-    insitu__split_units_free(q);
-    INSITU__ARRAY_FREE(q->chunks);
-    INSITU__ARRAY_FREE(q->range);
-  }
+static void insitu__split_part_free(struct insitu__split_part *q) {
+  for (unsigned k = 0; k < q->n_lines; k++) INSITU__ARRAY_FREE(q->line[k].segments);
+  insitu__split_units_free(q);
+  INSITU__ARRAY_FREE(q->chunks);
+  INSITU__ARRAY_FREE(q->range);
+}
 
+static void insitu__split_free(struct insitu__split *s) {
+  for (int p = 0; p < INSITU__SPLIT_PARTS; p++) insitu__split_part_free(&s->part[p]);
+  insitu__split_part_free(&s->origins);
   INSITU__ARRAY_FREE(s->excluded);
   INSITU__ARRAY_FREE(s->shown);
   insitu__mem_free(s->reasons);
@@ -26873,7 +27082,7 @@ static insitu_status insitu__split_product(struct insitu__split_part *p, insitu_
   for (unsigned k = 0; ok && k < p->n_lines; k++) {
     struct insitu__split_line *line = &p->line[k];
     bool only = p->n_lines == 1;
-    line->most = insitu__base_ceil_div(line->group, line->stride);
+    if (!line->most) line->most = insitu__base_ceil_div(line->group, line->stride);
     ok = insitu__split_line_units(line);
     for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(line->segments); i++)
       ok = insitu__split_line_short(line, i, only ? insitu__split_irregular : insitu__split_odd,
@@ -27032,162 +27241,6 @@ static bool insitu__split_cut(struct insitu__split_part *p,
   return insitu__split_line_trim(line, base);
 }
 
-/* Indexes of a line's group: so many, or with long strides more, so that each has an anchor. */
-static uint64_t insitu__split_group(uint64_t group, uint64_t stride) {
-  return stride > group ? group * insitu__base_ceil_div(stride, group) : group;
-}
-
-/* The same split, with one of its parts in units of another size along the axis that steps count
- * along; only that part may be used. The part's segments stay those of `from`, which must outlive
- * it. insitu__split_units_free frees the part, on an error, too. */
-static insitu_status insitu__split_cut_again(struct insitu__split *s,
-    const struct insitu__split *from, int part, uint64_t unit_rows, unsigned along,
-    insitu_error *err) {
-  struct insitu__split_part *p = &s->part[part];
-
-  *s = *from;
-  s->unit_rows = unit_rows;
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    const struct insitu__split_line *line = &from->part[part].line[k];
-    p->line[k] = (struct insitu__split_line){
-        .segments = line->segments, .group = line->group, .stride = line->stride};
-  }
-
-  p->line[along].group = insitu__split_group(unit_rows, p->line[along].stride);
-  p->irregular = NULL;
-  p->classes = p->class_first = NULL;
-  return insitu__split_product(p, err);
-}
-
-/* The hash of a part's anchors, by which a state knows the part that it was made with. The other
- * parts decide nothing of this one's order, nor does the length of the archive: what was appended
- * beyond the part's reach changes nothing. The count of segments leads those of each axis. */
-static void insitu__split_hash(struct insitu__split_part *p) {
-  p->hash = insitu__order_mix(p->n_lines);
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    const struct insitu__split_line *line = &p->line[k];
-    const struct insitu__geometry_interval *list = line->segments;
-    p->hash = insitu__order_mix(p->hash ^ INSITU__ARRAY_LEN(list));
-    p->hash = insitu__order_mix(p->hash ^ line->stride);
-    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
-      p->hash = insitu__order_mix(
-          insitu__order_mix(p->hash ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
-  }
-}
-
-/* What is left of a part behind each reason is known along the axis that steps count along: the
- * product with its other lines, which no later reason cuts. in_range: indexes that take part, of
- * all axes. */
-static void insitu__split_left(
-    struct insitu__split_part *p, const struct insitu__geometry *g, uint64_t in_range) {
-  for (int r = INSITU_DROP_RANGE + 1; r < INSITU_DROP_TAIL; r++)
-    for (unsigned k = 0; k < p->n_lines; k++)
-      if (k != g->along) p->left[r] *= p->line[k].anchors;
-  p->left[INSITU_DROP_RANGE] = in_range;
-}
-
-/* Which indexes of axis number k of the draw space take part, and every how many. */
-static insitu_status insitu__split_base(const insitu_loader_desc *desc,
-    const struct insitu__geometry *g, unsigned k, struct insitu__geometry_interval *base,
-    uint64_t *stride, insitu_error *err) {
-  const insitu_axis *axis = desc->n_axes ? &desc->axes[k] : NULL;
-  int64_t end = (int64_t)g->axes[k].samples, stop = axis ? axis->stop : desc->sample_stop;
-
-  base->lo = axis ? axis->start : desc->sample_start;
-  base->hi = stop ? stop : end;
-  *stride = axis && axis->stride ? axis->stride : 1;
-  if (base->lo >= 0 && base->hi <= end && base->hi > base->lo) return INSITU_OK;
-  if (axis)
-    return insitu__error_set(err, INSITU_E_SPLIT,
-        "open: indexes [%" PRId64 ", %" PRId64 ") are none of the %" PRId64
-        " that axis %u of axes has in the archive; correct its start and stop",
-        base->lo, base->hi, end, k);
-  return insitu__error_set(err, INSITU_E_SPLIT,
-      "open: samples [%" PRId64 ", %" PRId64 ") are none of the archive's %" PRIu64
-      "; correct sample_start and sample_stop, or give dates as sample_from and sample_to",
-      base->lo, base->hi, g->samples);
-}
-
-/* Begins the lines of all parts. Those of axes that the split does not cut are known then. *base
- * becomes what takes part of the axis that it does cut, *in_range how many indexes of all axes do.
- */
-static insitu_status insitu__split_lines(struct insitu__split *s, const insitu_loader_desc *desc,
-    const struct insitu__geometry *g, struct insitu__geometry_interval *base, uint64_t *in_range,
-    insitu_error *err) {
-  s->space = *in_range = 1;
-  for (unsigned k = 0; k < g->n_axes; k++) {
-    struct insitu__geometry_interval in;
-    uint64_t stride, group = k == g->along ? s->unit_rows : g->axes[k].chunk;
-    insitu_status status = insitu__split_base(desc, g, k, &in, &stride, err);
-    if (status) return status;
-    if (!insitu__base_mul(s->space, g->axes[k].samples, &s->space))
-      return insitu__error_set(err, INSITU_E_SPLIT,
-          "open: the axes have more than 2^64 samples in the archive; draw along fewer axes");
-    *in_range *= (uint64_t)(in.hi - in.lo);
-    if (k == g->along) *base = in;
-    group = insitu__split_group(group, stride);
-
-    for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
-      struct insitu__split_line *line = &s->part[p].line[k];
-      s->part[p].n_lines = k + 1;
-      line->stride = stride;
-      line->group = group;
-      if (k == g->along) continue;
-      if (!insitu__split_add(&line->segments, in) || !insitu__split_line_trim(line, in.lo))
-        return insitu__error_set(
-            err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
-    }
-  }
-
-  return INSITU_OK;
-}
-
-/* Everything from the desc. manifest: its text, or NULL. */
-static insitu_status insitu__split_init(struct insitu__split *s, const insitu_loader_desc *desc,
-    const char *manifest, uint64_t manifest_bytes, const struct insitu__geometry *g,
-    insitu_error *err) {
-  struct insitu__geometry_interval base;
-  s->unit_rows = g->chunk * desc->unit_chunks;
-  uint64_t in_range;
-  insitu_status status = insitu__split_lines(s, desc, g, &base, &in_range, err);
-  if (status) return status;
-
-  bool exact = false;
-  for (int p = 0; p < 3; p++) exact = exact || desc->split[p].start || desc->split[p].stop;
-  if (manifest)
-    status = insitu__split_from_manifest(s, desc->manifest, manifest, manifest_bytes, g, err);
-  s->by_chunks = s->listed || !exact;
-  if (!status && !s->by_chunks) status = insitu__split_exact(s, desc, base, err);
-  if (!status && s->by_chunks && !s->listed)
-    status = insitu__split_by_fraction(s, desc, insitu__base_ceil_div(g->samples, g->chunk), err);
-  if (status) return status;
-  struct insitu__geometry_interval *whole = NULL;
-  bool ok = (!s->by_chunks || insitu__split_ranges(s, base, g->chunk)) &&
-            insitu__split_add(&s->part[INSITU_ALL].range, base) &&
-            insitu__split_add(&whole, insitu__split_whole(g));
-  for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++) {
-    struct insitu__split_part *q = &s->part[p];
-    const struct insitu__split_line *along = &q->line[g->along];
-    q->left[INSITU_DROP_STRIDE] = insitu__split_count(along, base.lo, base.hi);
-    ok = insitu__split_exclude(q, s, base.lo, g);
-  }
-  ok = ok && insitu__split_gap(s, (int64_t)desc->split_gap);
-  for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++)
-    ok = insitu__split_cut(&s->part[p], whole, base.lo, desc->split_spill, g);
-  INSITU__ARRAY_FREE(whole);
-  if (!ok)
-    return insitu__error_set(
-        err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
-
-  for (int p = 0; !status && p < INSITU__SPLIT_PARTS; p++) {
-    struct insitu__split_part *q = &s->part[p];
-    status = insitu__split_product(q, err);
-    insitu__split_left(q, g, in_range);
-    insitu__split_hash(q);
-  }
-  return status;
-}
-
 /* ---- from units to anchors, and back ---- */
 
 /* Unit numbers along the lines, of a unit of the part. shuffled: by what kind of number it is named
@@ -27274,6 +27327,420 @@ static uint64_t insitu__split_unit_of(const void *part, uint64_t anchor) {
 
   return insitu__split_unit_number(p, false, units);
 }
+
+/* ---- patches ---- */
+
+/* The high word of a product: a number below n out of a random word, each as likely as can be. */
+static inline uint64_t insitu__split_below(uint64_t random, uint64_t n) {
+  __extension__ typedef unsigned __int128 wide;
+  return (uint64_t)((wide)random * n >> 64);
+}
+
+/* A block of patches: the first elements [lo, lo + n * stride) along each axis. */
+struct insitu__split_block {
+  int64_t lo[INSITU__MAX_AXES];
+  uint64_t n[INSITU__MAX_AXES];
+  uint64_t first; /* the number of its first patch; where they are drawn, of those of its group */
+};
+
+/* The block that holds a patch of the grid. */
+static void insitu__split_grid_block(
+    const struct insitu__split_part *o, uint64_t number, struct insitu__split_block *block) {
+  uint64_t units[INSITU__MAX_AXES];
+
+  insitu__split_unit_lines(o, false, insitu__split_unit_of(o, number), units);
+  block->first = insitu__split_before(o, units);
+  for (unsigned j = 0; j < o->n_lines; j++) {
+    struct insitu__split_piece piece = insitu__split_line_unit(&o->line[j], units[j]);
+    block->lo[j] = piece.lo;
+    block->n[j] = piece.n;
+  }
+}
+
+/* The block that a group of patches is drawn from: see PATCHES in the head of this section. chunk:
+ * the key of the epoch and of the sample's unit. */
+static void insitu__split_drawn_block(const struct insitu__split_part *o, uint64_t chunk,
+    uint64_t group, uint64_t groups, struct insitu__split_block *block) {
+  __extension__ typedef unsigned __int128 wide;
+  uint64_t units[INSITU__MAX_AXES], begin, shift;
+
+  begin = insitu__split_below(insitu__order_mix(chunk ^ 1), o->anchors);
+  shift = insitu__split_below(insitu__order_mix(chunk ^ 2), groups);
+  wide at = (wide)((group + shift) % groups) * o->anchors + begin;
+  uint64_t unit = insitu__split_unit_of(o, (uint64_t)(at / groups));
+  insitu__split_unit_lines(o, false, unit, units);
+  for (unsigned j = 0; j < o->n_lines; j++) {
+    struct insitu__split_piece piece = insitu__split_line_unit(&o->line[j], units[j]);
+    block->lo[j] = piece.lo;
+    block->n[j] = piece.n;
+  }
+}
+
+/* The key of a sample's unit in an epoch: the numbers of its groups along the sample axes. */
+static uint64_t insitu__split_unit_key(
+    const struct insitu__split_part *p, uint64_t epoch_key, const int64_t *anchor) {
+  uint64_t key = epoch_key;
+
+  for (unsigned k = 0; k + 1 < p->n_lines; k++)
+    key = insitu__order_mix(key ^ (uint64_t)anchor[k] / p->line[k].group);
+  return key;
+}
+
+/* A search for blocks whose patches may begin in [lo, hi) along each axis. */
+struct insitu__split_near {
+  int64_t lo[INSITU__MAX_AXES], hi[INSITU__MAX_AXES];
+  uint64_t group; /* of drawn patches: the next one to look at */
+  uint64_t from[INSITU__MAX_AXES], to[INSITU__MAX_AXES]; /* of a grid: blocks [from, to), */
+  uint64_t at[INSITU__MAX_AXES];                         /* and the next one to look at */
+  bool none;
+};
+
+/* Begins a search; lo and hi are set. */
+static void insitu__split_near_begin(const struct insitu__split *s, struct insitu__split_near *n) {
+  n->group = 0;
+  n->none = false;
+  for (unsigned j = 0; s->grid && j < s->origins.n_lines; j++) {
+    const struct insitu__split_line *line = &s->origins.line[j];
+    struct insitu__geometry_interval all = line->segments[0];
+    int64_t lo = n->lo[j] > all.lo ? n->lo[j] : all.lo, hi = n->hi[j] < all.hi ? n->hi[j] : all.hi;
+    n->none = n->none || lo >= hi;
+    if (n->none) return;
+    uint64_t first = (uint64_t)all.lo / line->group;
+    n->from[j] = n->at[j] = (uint64_t)lo / line->group - first;
+    n->to[j] = insitu__base_min((uint64_t)(hi - 1) / line->group - first + 1, line->units);
+    n->none = n->from[j] >= n->to[j];
+  }
+}
+
+/* The next block of a grid. */
+static bool insitu__split_near_grid(const struct insitu__split_part *o,
+    struct insitu__split_near *n, struct insitu__split_block *block) {
+  if (n->none) return false;
+  block->first = insitu__split_before(o, n->at);
+  for (unsigned j = 0; j < o->n_lines; j++) {
+    struct insitu__split_piece piece = insitu__split_line_unit(&o->line[j], n->at[j]);
+    block->lo[j] = piece.lo;
+    block->n[j] = piece.n;
+  }
+  n->none = true;
+  for (unsigned j = o->n_lines; j-- > 0;) {
+    if (++n->at[j] < n->to[j]) {
+      n->none = false;
+      break;
+    }
+    n->at[j] = n->from[j];
+  }
+  return true;
+}
+
+/* The next block that is near, for the sample of an anchor, and one past the number of its last
+ * patch; false: there is none. */
+static bool insitu__split_near_next(const struct insitu__split *s,
+    const struct insitu__split_part *p, uint64_t key, const int64_t *anchor,
+    struct insitu__split_near *n, struct insitu__split_block *block, uint64_t *end) {
+  const struct insitu__split_part *o = &s->origins;
+  const struct insitu__split_line *line = &p->line[p->n_lines - 1];
+
+  if (s->grid) {
+    if (!insitu__split_near_grid(o, n, block)) return false;
+    *end = block->first + 1;
+    for (unsigned j = 0; j < o->n_lines; j++) *end += (*end - block->first) * (block->n[j] - 1);
+    return true;
+  }
+  key = insitu__split_unit_key(p, key, anchor);
+  while (n->group < line->units) {
+    uint64_t group = n->group++;
+    bool near = true;
+    insitu__split_drawn_block(o, key, group, line->units, block);
+    for (unsigned j = 0; j < o->n_lines; j++)
+      near = near && block->lo[j] < n->hi[j] && block->lo[j] + (int64_t)block->n[j] > n->lo[j];
+    if (!near) continue;
+    block->first = group * line->group;
+    *end = insitu__base_min(block->first + line->group, line->anchors);
+    return true;
+  }
+  return false;
+}
+
+/* The block of an anchor's patch. key: of the epoch. */
+static void insitu__split_patch_block(const struct insitu__split *s,
+    const struct insitu__split_part *p, uint64_t key, const int64_t *anchor,
+    struct insitu__split_block *block) {
+  const struct insitu__split_line *line = &p->line[p->n_lines - 1];
+  uint64_t number = (uint64_t)anchor[p->n_lines - 1];
+
+  if (s->grid) {
+    insitu__split_grid_block(&s->origins, number, block);
+    return;
+  }
+  block->first = number / line->group * line->group;
+  insitu__split_drawn_block(&s->origins, insitu__split_unit_key(p, key, anchor),
+      number / line->group, line->units, block);
+}
+
+/* Where an anchor's patch begins along each axis, in its block. */
+static void insitu__split_patch_origin(const struct insitu__split *s,
+    const struct insitu__split_part *p, uint64_t key, const int64_t *anchor,
+    const struct insitu__split_block *block, int64_t *origin) {
+  uint64_t within = (uint64_t)anchor[p->n_lines - 1] - block->first;
+
+  if (s->grid) {
+    for (unsigned j = s->origins.n_lines; j-- > 0; within /= block->n[j])
+      origin[j] = block->lo[j] + (int64_t)(within % block->n[j] * s->origins.line[j].stride);
+    return;
+  }
+  for (unsigned k = 0; k < p->n_lines; k++) key = insitu__order_mix(key ^ (uint64_t)anchor[k]);
+  for (unsigned j = 0; j < s->origins.n_lines; j++)
+    origin[j] =
+        block->lo[j] + (int64_t)insitu__split_below(insitu__order_mix(key ^ j), block->n[j]);
+}
+
+/* ---- the split of a desc ---- */
+
+/* Indexes of a line's group: so many, or with long strides more, so that each has an anchor. */
+static uint64_t insitu__split_group(uint64_t group, uint64_t stride) {
+  return stride > group ? group * insitu__base_ceil_div(stride, group) : group;
+}
+
+/* The same split, with one of its parts in units of another size along the axis that steps count
+ * along; only that part may be used. The part's segments stay those of `from`, which must outlive
+ * it. insitu__split_units_free frees the part, on an error, too. */
+static insitu_status insitu__split_cut_again(struct insitu__split *s,
+    const struct insitu__split *from, int part, uint64_t unit_rows, unsigned along,
+    insitu_error *err) {
+  struct insitu__split_part *p = &s->part[part];
+
+  *s = *from;
+  s->unit_rows = unit_rows;
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    const struct insitu__split_line *line = &from->part[part].line[k];
+    p->line[k] = (struct insitu__split_line){
+        .segments = line->segments, .group = line->group, .stride = line->stride};
+  }
+
+  /* Blocks of a grid are no groups of equal length. */
+  if (s->grid) p->line[p->n_lines - 1].most = s->origins.unit_rows;
+
+  p->line[along].group = insitu__split_group(unit_rows, p->line[along].stride);
+  p->irregular = NULL;
+  p->classes = p->class_first = NULL;
+  return insitu__split_product(p, err);
+}
+
+/* The hash of a part's anchors, by which a state knows the part that it was made with. The other
+ * parts decide nothing of this one's order, nor does the length of the archive: what was appended
+ * beyond the part's reach changes nothing. The count of segments leads those of each axis. */
+static void insitu__split_hash(struct insitu__split_part *p) {
+  p->hash = insitu__order_mix(p->n_lines);
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    const struct insitu__split_line *line = &p->line[k];
+    const struct insitu__geometry_interval *list = line->segments;
+    p->hash = insitu__order_mix(p->hash ^ INSITU__ARRAY_LEN(list));
+    p->hash = insitu__order_mix(p->hash ^ line->stride);
+    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
+      p->hash = insitu__order_mix(
+          insitu__order_mix(p->hash ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
+  }
+}
+
+/* What is left of a part behind each reason is known along the axis that steps count along: the
+ * product with its other lines, which no later reason cuts. in_range: indexes that take part, of
+ * all axes. */
+static void insitu__split_left(
+    struct insitu__split_part *p, const struct insitu__geometry *g, uint64_t in_range) {
+  for (int r = INSITU_DROP_RANGE + 1; r < INSITU_DROP_TAIL; r++)
+    for (unsigned k = 0; k < p->n_lines; k++)
+      if (k != g->along) p->left[r] *= p->line[k].anchors;
+  p->left[INSITU_DROP_RANGE] = in_range;
+}
+
+/* Which indexes of axis number k of the draw space take part, and every how many. */
+static insitu_status insitu__split_base(const insitu_loader_desc *desc,
+    const struct insitu__geometry *g, unsigned k, struct insitu__geometry_interval *base,
+    uint64_t *stride, insitu_error *err) {
+  const insitu_axis *axis = desc->n_axes ? &desc->axes[g->axes[k].number] : NULL;
+  int64_t end = (int64_t)g->axes[k].samples, stop = axis ? axis->stop : desc->sample_stop;
+
+  base->lo = axis ? axis->start : desc->sample_start;
+  base->hi = stop ? stop : end;
+  *stride = axis && axis->stride ? axis->stride : 1;
+  if (base->lo >= 0 && base->hi <= end && base->hi > base->lo) return INSITU_OK;
+  if (axis)
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open: indexes [%" PRId64 ", %" PRId64 ") are none of the %" PRId64
+        " that axis %u of axes has in the archive; correct its start and stop",
+        base->lo, base->hi, end, g->axes[k].number);
+  return insitu__error_set(err, INSITU_E_SPLIT,
+      "open: samples [%" PRId64 ", %" PRId64 ") are none of the archive's %" PRIu64
+      "; correct sample_start and sample_stop, or give dates as sample_from and sample_to",
+      base->lo, base->hi, g->samples);
+}
+
+/* Begins the lines of all parts. Those of axes that the split does not cut are known then. *base
+ * becomes what takes part of the axis that it does cut, *in_range how many indexes of all axes do.
+ */
+static insitu_status insitu__split_lines(struct insitu__split *s, const insitu_loader_desc *desc,
+    const struct insitu__geometry *g, struct insitu__geometry_interval *base, uint64_t *in_range,
+    insitu_error *err) {
+  s->space = *in_range = 1;
+  for (unsigned k = 0; k < g->n_drawn; k++) {
+    struct insitu__geometry_interval in;
+    uint64_t stride, group = k == g->along ? s->unit_rows : g->axes[k].chunk;
+    insitu_status status = insitu__split_base(desc, g, k, &in, &stride, err);
+    if (status) return status;
+    if (!insitu__base_mul(s->space, g->axes[k].samples, &s->space))
+      return insitu__error_set(err, INSITU_E_SPLIT,
+          "open: the axes have more than 2^64 samples in the archive; draw along fewer axes");
+    *in_range *= (uint64_t)(in.hi - in.lo);
+    if (k == g->along) *base = in;
+    group = insitu__split_group(group, stride);
+
+    for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
+      struct insitu__split_line *line = &s->part[p].line[k];
+      s->part[p].n_lines = k + 1;
+      line->stride = stride;
+      line->group = group;
+      if (k == g->along) continue;
+      if (!insitu__split_add(&line->segments, in) || !insitu__split_line_trim(line, in.lo))
+        return insitu__error_set(
+            err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
+    }
+  }
+
+  return INSITU_OK;
+}
+
+/* The first elements that patches may have: a patch lies in the range of its axis, and with the
+ * longest halo in the array. */
+static insitu_status insitu__split_origins(struct insitu__split_part *o,
+    const insitu_loader_desc *desc, const struct insitu__geometry *g, insitu_error *err) {
+  o->n_lines = g->n_patch;
+  for (unsigned j = 0; j < g->n_patch; j++) {
+    const struct insitu__geometry_patch *patch = &g->patch[j];
+    const insitu_axis *axis = &desc->axes[patch->number];
+    int64_t samples = (int64_t)patch->samples, length = (int64_t)patch->length;
+    int64_t halo = (int64_t)g->halo, stop = axis->stop ? axis->stop : samples;
+    struct insitu__split_line *line = &o->line[j];
+    struct insitu__geometry_interval in = {axis->start, stop - length + 1};
+    if (axis->start < 0 || stop > samples || in.hi <= in.lo)
+      return insitu__error_set(err, INSITU_E_SPLIT,
+          "open: axes[%u] has no patch of %" PRId64 " within [%" PRId64 ", %" PRId64
+          ") of its %" PRId64 " elements; correct start, stop or patch",
+          patch->number, length, axis->start, stop, samples);
+    line->stride = axis->stride ? axis->stride : patch->length;
+    if (desc->patches) line->stride = 1;
+    line->group = patch->block;
+    if (line->stride > line->group) line->group *= insitu__base_ceil_div(line->stride, line->group);
+    if (in.lo < halo) in.lo = insitu__split_anchor_from(line, in.lo, halo);
+    if (in.hi > samples - length - halo + 1) in.hi = samples - length - halo + 1;
+    if (!insitu__split_add(&line->segments, in) || !insitu__split_line_trim(line, in.lo))
+      return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
+    if (!line->segments)
+      return insitu__error_set(err, INSITU_E_SPLIT,
+          "open: axes[%u] has no patch of %" PRId64 " with a halo of %" PRId64
+          " inside its %" PRId64 " elements; make patch or halo smaller",
+          patch->number, length, halo, samples);
+  }
+
+  insitu__split_hash(o);
+  return insitu__split_product(o, err);
+}
+
+/* The line of patches' numbers. Patches of a block make a unit: of a grid they are numbered block
+ * by block; of those that are drawn, so many belong to one block as make blocks come out even.
+ * *in_range: see insitu__split_lines. */
+static insitu_status insitu__split_patches(struct insitu__split *s, const insitu_loader_desc *desc,
+    const struct insitu__geometry *g, uint64_t *in_range, insitu_error *err) {
+  const struct insitu__split_part *o = &s->origins;
+  unsigned number = g->n_axes - 1;
+  insitu_status status = insitu__split_origins(&s->origins, desc, g, err);
+  if (status) return status;
+
+  s->grid = !desc->patches;
+  uint64_t patches = s->grid ? o->anchors : desc->patches;
+  if (!insitu__base_mul(s->space, patches, &s->space))
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open: the archive has more than 2^64 patches; draw fewer of each sample");
+  *in_range *= patches;
+  if (s->grid && o->units > INSITU__MAX_LISTED_CHUNKS)
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open: a grid of patches in %" PRIu64 " blocks of chunks, at most 2^27 are listed; use "
+        "desc.patches, or a larger stride",
+        o->units);
+  for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
+    struct insitu__split_line *line = &s->part[p].line[number];
+    bool ok = true;
+    s->part[p].n_lines = number + 1;
+    line->stride = 1;
+    line->group =
+        s->grid ? o->anchors
+                : insitu__base_ceil_div(desc->patches, insitu__base_min(desc->patches, o->units));
+    line->most = s->grid ? o->unit_rows : line->group;
+    for (uint64_t b = 0; s->grid && ok && b < o->units; b++) {
+      struct insitu__geometry_interval block = {
+          (int64_t)insitu__split_unit_begin(o, b), (int64_t)insitu__split_unit_begin(o, b + 1)};
+      ok = INSITU__ARRAY_PUSH(line->segments, block);
+    }
+    if (!s->grid)
+      ok = insitu__split_add(
+          &line->segments, (struct insitu__geometry_interval){0, (int64_t)desc->patches});
+    if (!ok)
+      return insitu__error_set(
+          err, INSITU_E_NOMEM, "open: no memory for the patches of a sample; use fewer");
+  }
+
+  return INSITU_OK;
+}
+
+/* Everything from the desc. manifest: its text, or NULL. */
+static insitu_status insitu__split_init(struct insitu__split *s, const insitu_loader_desc *desc,
+    const char *manifest, uint64_t manifest_bytes, const struct insitu__geometry *g,
+    insitu_error *err) {
+  struct insitu__geometry_interval base;
+  s->unit_rows = g->chunk * desc->unit_chunks;
+  uint64_t in_range;
+  insitu_status status = insitu__split_lines(s, desc, g, &base, &in_range, err);
+  if (!status && g->n_patch) status = insitu__split_patches(s, desc, g, &in_range, err);
+  if (status) return status;
+
+  bool exact = false;
+  for (int p = 0; p < 3; p++) exact = exact || desc->split[p].start || desc->split[p].stop;
+  if (manifest)
+    status = insitu__split_from_manifest(s, desc->manifest, manifest, manifest_bytes, g, err);
+  s->by_chunks = s->listed || !exact;
+  if (!status && !s->by_chunks) status = insitu__split_exact(s, desc, base, err);
+  if (!status && s->by_chunks && !s->listed)
+    status = insitu__split_by_fraction(s, desc, insitu__base_ceil_div(g->samples, g->chunk), err);
+  if (status) return status;
+  struct insitu__geometry_interval *whole = NULL;
+  bool ok = (!s->by_chunks || insitu__split_ranges(s, base, g->chunk)) &&
+            insitu__split_add(&s->part[INSITU_ALL].range, base) &&
+            insitu__split_add(&whole, insitu__split_whole(g));
+  for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++) {
+    struct insitu__split_part *q = &s->part[p];
+    const struct insitu__split_line *along = &q->line[g->along];
+    q->left[INSITU_DROP_STRIDE] = insitu__split_count(along, base.lo, base.hi);
+    ok = insitu__split_exclude(q, s, base.lo, g);
+  }
+  ok = ok && insitu__split_gap(s, (int64_t)desc->split_gap);
+  for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++)
+    ok = insitu__split_cut(&s->part[p], whole, base.lo, desc->split_spill, g);
+  INSITU__ARRAY_FREE(whole);
+  if (!ok)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
+
+  for (int p = 0; !status && p < INSITU__SPLIT_PARTS; p++) {
+    struct insitu__split_part *q = &s->part[p];
+    status = insitu__split_product(q, err);
+    insitu__split_left(q, g, in_range);
+    insitu__split_hash(q);
+    if (g->n_patch) q->hash = insitu__order_mix(q->hash ^ s->origins.hash);
+  }
+  return status;
+}
+
+/* ---- from anchors to units ---- */
 
 /* In a sequential epoch units stand in the order of their numbers. */
 static uint64_t insitu__split_same(const void *part, uint64_t unit) {
@@ -27661,7 +28128,9 @@ static insitu_status insitu__plan_order(
       .window = l->window,
       .sequential = l->sequential,
       .irregular = (const uint64_t *)p->part->irregular,
-      .n_irregular = p->part->n_irregular};
+      .n_irregular = p->part->n_irregular,
+      .classes = l->sequential ? NULL : p->part->classes,
+      .n_classes = l->sequential ? 0 : p->part->n_classes};
 
   if (product && !l->sequential) {
     d.classes = p->part->classes;
@@ -27693,6 +28162,62 @@ static uint64_t insitu__plan_rows(
   if (!l->sequential) return l->batch;
   uint64_t rows = insitu__order_rows(o, l->first_lane), before = batch * l->batch;
   return before >= rows ? 0 : insitu__base_min(l->batch, rows - before);
+}
+
+/* ---- patches ---- */
+
+/* Of what epoch and seed patches are drawn; a sequential epoch has those of epoch 0. */
+static uint64_t insitu__plan_patch_key(
+    const struct insitu__plan *p, const struct insitu__order *o) {
+  const uint64_t words[3] = {
+      p->layout.seed, p->layout.sequential ? 0 : o->epoch, UINT64_C(0x7061746368) /* "patch" */};
+  return insitu__order_key(words, 3);
+}
+
+/* Where the patch of an anchor begins along each axis that has one. */
+static void insitu__plan_origin(const struct insitu__plan *p, const struct insitu__order *o,
+    const int64_t *anchor, int64_t *origin) {
+  struct insitu__split_block block;
+  uint64_t key = insitu__plan_patch_key(p, o);
+
+  insitu__split_patch_block(p->split, p->part, key, anchor, &block);
+  insitu__split_patch_origin(p->split, p->part, key, anchor, &block, origin);
+}
+
+/* The index that an anchor has on each axis of the desc. */
+static void insitu__plan_index(const struct insitu__plan *p, const struct insitu__order *o,
+    const int64_t *anchor, int64_t *index) {
+  const struct insitu__geometry *g = p->geometry;
+  int64_t origin[INSITU__MAX_AXES];
+
+  for (unsigned k = 0; k < g->n_drawn; k++) index[g->axes[k].number] = anchor[k];
+  if (!g->n_patch) return;
+  insitu__plan_origin(p, o, anchor, origin);
+  for (unsigned j = 0; j < g->n_patch; j++) index[g->patch[j].number] = origin[j];
+}
+
+/* The fields [lo, hi) of a chunk that hold what a region shows of a patch; returns how many. */
+static uint64_t insitu__plan_patch_fields(const struct insitu__geometry *g,
+    const struct insitu__geometry_array *a, const struct insitu__geometry_region *r,
+    const int64_t *origin, uint64_t *lo, uint64_t *hi) {
+  uint64_t halo = g->variables[r->variable].halo, n = 1;
+
+  memcpy(lo, r->tile_lo, a->zarr.ndim * sizeof *lo);
+  memcpy(hi, r->tile_hi, a->zarr.ndim * sizeof *hi);
+  for (unsigned j = 0; j < a->n_patch; j++) {
+    unsigned d = a->patch[j];
+    uint64_t begin = (uint64_t)origin[j] - halo, end = begin + g->patch[j].length + 2 * halo;
+    lo[d] = begin / a->zarr.chunk[d];
+    hi[d] = (end - 1) / a->zarr.chunk[d] + 1;
+  }
+  for (unsigned d = 0; d < a->zarr.ndim; d++) n *= hi[d] - lo[d];
+  return n;
+}
+
+/* The number of a field of a chunk, among those of all chunks of the array. */
+static inline uint64_t insitu__plan_patch_tile(
+    const struct insitu__geometry_array *a, uint64_t chunk, uint64_t field) {
+  return chunk * a->n_fields + field;
 }
 
 /* ---- from a position to what must be read ---- */
@@ -27767,6 +28292,23 @@ static uint64_t insitu__plan_touched_along(
   return insitu__base_min(line->most, (line->group - 1) / rows + cut);
 }
 
+/* At most how many fields of a chunk the patches of a unit touch, in one view; 1: there are no
+ * patches. */
+static uint64_t insitu__plan_touched_fields(
+    const struct insitu__plan *p, const struct insitu__geometry_array *a) {
+  const struct insitu__geometry *g = p->geometry;
+  uint64_t fields = a->n_patch ? a->n_fields : 1;
+
+  for (unsigned j = 0; j < a->n_patch; j++) {
+    uint64_t all = a->tile_n[a->patch[j]], rows = a->zarr.chunk[a->patch[j]];
+    uint64_t reach = g->patch[j].length + 2 * g->halo;
+    uint64_t span = p->split->origins.line[j].group - 1 + reach;
+    fields = fields / all * insitu__base_min(all, (span - 1) / rows + 2);
+  }
+
+  return fields;
+}
+
 /* At most how many different chunks one lane's window touches. */
 static uint64_t insitu__plan_touched(const struct insitu__plan *p, const struct insitu__order *o) {
   uint64_t units = insitu__base_min(
@@ -27775,7 +28317,8 @@ static uint64_t insitu__plan_touched(const struct insitu__plan *p, const struct 
 
   for (uint64_t i = 0; i < p->geometry->n_arrays; i++) {
     const struct insitu__geometry_array *a = &p->geometry->arrays[i];
-    bool ok = insitu__base_mul(a->n_views, units, &n);
+    bool ok = insitu__base_mul(a->n_views, units, &n) &&
+              insitu__base_mul(n, insitu__plan_touched_fields(p, a), &n);
     for (unsigned k = 0; ok && k < a->n_drawn; k++)
       ok = insitu__base_mul(n, insitu__plan_touched_along(p, a, k), &n);
     if (!ok || !insitu__base_add(most, n, &most)) return UINT64_MAX;
@@ -27806,6 +28349,9 @@ struct insitu__plan_scan {
   /* how often a next field was looked for: the scan's work on fields */
   uint64_t looked;
   bool row_open, tile_open; /* views, or fields, are left */
+  /* Of a patch: where it begins, and the fields of the chunk that hold it. */
+  int64_t origin[INSITU__MAX_AXES];
+  uint64_t field_lo[INSITU__MAX_DIMS], field_hi[INSITU__MAX_DIMS];
   /* What a batch waits for, a part for each view and field of a row: of the rows of this batch that
    * were scanned, and of all rows of the batch before. */
   uint64_t parts, batch_parts;
@@ -27882,6 +28428,7 @@ static void insitu__plan_scan_row(struct insitu__plan_scan *s) {
   insitu_order_place place;
   insitu__order_window_at(s->order, w, index, &place);
   insitu__plan_anchor(p, &place, s->anchor);
+  if (p->geometry->n_patch) insitu__plan_origin(p, s->order, s->anchor, s->origin);
   s->next_array = s->next_view = 0;
   s->row_open = true;
 }
@@ -27889,20 +28436,42 @@ static void insitu__plan_scan_row(struct insitu__plan_scan *s) {
 /* Looks at the row's next view, and those of its group that show samples of the same chunk; opens
  * the chunk if the window touches it for the first time. */
 static void insitu__plan_scan_touch(struct insitu__plan_scan *s) {
-  const struct insitu__geometry_array *a = &s->plan->shown->arrays[s->next_array];
+  const struct insitu__geometry *g = s->plan->shown;
+  const struct insitu__geometry_array *a = &g->arrays[s->next_array];
   const struct insitu__geometry_view *view = &a->views[s->next_view];
+  const struct insitu__geometry_region *r = &g->regions[view->region];
   uint64_t views;
 
   s->array = s->next_array;
   s->chunk = insitu__geometry_touch_group(a, view, s->anchor, &views);
   s->field = UINT64_MAX; /* the one before number 0 */
-  s->parts += views * s->plan->shown->regions[view->region].fields;
-  s->tile_open = insitu__plan_set_add(&s->current->set, (uint32_t)s->array, s->chunk);
+  if (a->n_patch) {
+    s->parts += insitu__plan_patch_fields(g, a, r, s->origin, s->field_lo, s->field_hi);
+    s->tile_open = true;
+  } else {
+    s->parts += views * r->fields;
+    s->tile_open = insitu__plan_set_add(&s->current->set, (uint32_t)s->array, s->chunk);
+  }
   s->next_view += views;
   if (s->next_view == a->n_views) {
     s->next_view = 0;
     s->next_array++;
   }
+}
+
+/* On to the next field of the chunk that is to be read. Without patches a chunk is touched with all
+ * its fields; of those that hold a patch, the window may have read some. */
+static void insitu__plan_scan_field(
+    struct insitu__plan_scan *s, const struct insitu__geometry_array *a) {
+  if (!a->n_patch) {
+    s->field = insitu__geometry_next(s->plan->shown, a, s->field + 1);
+    return;
+  }
+  do {
+    s->field = insitu__geometry_next_of(a, s->field_lo, s->field_hi, s->field + 1);
+    if (s->field == UINT64_MAX) return;
+  } while (!insitu__plan_set_add(
+      &s->current->set, (uint32_t)s->array, insitu__plan_patch_tile(a, s->chunk, s->field)));
 }
 
 /* One step of the scan. ROW: row s->row of batch s->batch shows s->anchor. TILE: read (s->array,
@@ -27913,7 +28482,7 @@ static enum insitu__plan_event insitu__plan_scan_step(struct insitu__plan_scan *
 
   for (;;) {
     if (s->tile_open) {
-      s->field = insitu__geometry_next(g, &g->arrays[s->array], s->field + 1);
+      insitu__plan_scan_field(s, &g->arrays[s->array]);
       s->looked++;
       if (s->field != UINT64_MAX) return INSITU__PLAN_TILE;
       s->tile_open = false;
@@ -28070,17 +28639,20 @@ static bool insitu__plan_before(const struct insitu__plan *p, const struct insit
   return false;
 }
 
-/* The anchor at (batch, row of this rank); false when the epoch has no such row. */
+/* The index on each axis of the desc of what (batch, row of this rank) shows; false when the epoch
+ * has no such row. */
 static bool insitu__plan_locate(const struct insitu__plan *p, const struct insitu__order *o,
-    uint64_t batch, uint64_t row, int64_t *anchor) {
+    uint64_t batch, uint64_t row, int64_t *index) {
+  int64_t anchor[INSITU__MAX_AXES];
   const struct insitu__plan_layout *l = &p->layout;
   insitu_order_place place;
 
   if (batch >= o->batches || row >= l->batch) return false;
-  uint64_t index = batch * l->lane_rows + row / l->rank_lanes;
-  if (!insitu__order_at(o, index * l->lanes + l->first_lane + row % l->rank_lanes, &place))
+  uint64_t at = batch * l->lane_rows + row / l->rank_lanes;
+  if (!insitu__order_at(o, at * l->lanes + l->first_lane + row % l->rank_lanes, &place))
     return false;
   insitu__plan_anchor(p, &place, anchor);
+  insitu__plan_index(p, o, anchor, index);
   return true;
 }
 
@@ -28114,7 +28686,7 @@ static bool insitu__plan_count_chunk(
 
   /* Regions of one variable share what they read: its first region counts for all. */
   if (&g->regions[shown->region] == r && insitu__plan_set_add(&n->alone, view, chunk))
-    n->wanted += shown->fields;
+    n->wanted += n->plan->geometry->n_patch ? 1 : shown->fields;
   if (!n->exact && insitu__plan_set_add(&n->unit, (uint32_t)i, chunk)) n->touches += n->fields[i];
   if (!insitu__plan_set_add(&n->shared, (uint32_t)i, chunk)) return true;
   n->reads += n->fields[i];
@@ -28124,6 +28696,29 @@ static bool insitu__plan_count_chunk(
   if (!insitu__plan_set_add(&n->ever, (uint32_t)i, chunk)) return true;
   n->in_ever++;
   n->distinct += n->fields[i];
+  return true;
+}
+
+/* Adds the chunks that hold the patch of one anchor. False: no memory. */
+static bool insitu__plan_count_patch(struct insitu__plan_count *n, const int64_t *anchor) {
+  const struct insitu__geometry *g = n->plan->geometry;
+  int64_t origin[INSITU__MAX_AXES];
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
+  uint32_t view = 0;
+
+  insitu__plan_origin(n->plan, n->order, anchor, origin);
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    for (uint64_t v = 0; v < a->n_views; v++, view++) {
+      const struct insitu__geometry_region *r = &g->regions[a->views[v].region];
+      uint64_t chunk = insitu__geometry_touch(a, &a->views[v], anchor), f = 0;
+      insitu__plan_patch_fields(g, a, r, origin, lo, hi);
+      for (; (f = insitu__geometry_next_of(a, lo, hi, f)) != UINT64_MAX; f++)
+        if (!insitu__plan_count_chunk(n, i, v, view, insitu__plan_patch_tile(a, chunk, f)))
+          return false;
+    }
+  }
+
   return true;
 }
 
@@ -28175,6 +28770,11 @@ static bool insitu__plan_count_unit(
   const struct insitu__split_part *part = n->plan->part;
 
   if (!n->exact) insitu__plan_set_clear(&n->unit);
+  for (; n->plan->geometry->n_patch && from < to; from++) {
+    int64_t anchor[INSITU__MAX_AXES];
+    insitu__split_anchor(part, u, from, anchor);
+    if (!insitu__plan_count_patch(n, anchor)) return false;
+  }
   while (from < to) {
     int64_t lo[INSITU__MAX_AXES], hi[INSITU__MAX_AXES];
     uint64_t slice = 1; /* anchors of the unit that share an index on axis k */
@@ -28226,7 +28826,8 @@ static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
   for (uint64_t i = 0; fields && i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     const struct insitu__geometry_region *r = &g->regions[a->first - 1];
-    if (!r->next) fields[i] = r->fields;
+    if (a->n_patch) fields[i] = 1; /* each field is counted by itself */
+    else if (!r->next) fields[i] = r->fields;
     else /* regions may overlap */
       for (uint64_t f = 0; (f = insitu__geometry_next(g, a, f)) != UINT64_MAX; f++) fields[i]++;
   }
@@ -28304,7 +28905,7 @@ static bool insitu__plan_distinct(
       if (!insitu__plan_distinct_along(p, a, k, &along)) return false;
       chunks *= along;
     }
-    *out += fields[i] * chunks;
+    *out += (a->n_patch ? a->n_fields : fields[i]) * chunks;
   }
 
   return true;
@@ -29693,6 +30294,24 @@ struct insitu__loader_entry {
   uint32_t row;  /* of that batch */
 };
 
+/* A walk over the patches that a chunk shows some of: see insitu__rows_next_patch. */
+struct insitu__loader_patches {
+  const struct insitu__geometry_view *view; /* the one that is walked */
+  uint64_t first, last;                     /* rows of the chunk that are walked */
+  uint64_t row;                             /* the one that is looked at, which is a sample */
+  int64_t anchor[INSITU__MAX_AXES];         /* of it */
+  uint64_t key;                             /* of the epoch */
+  uint64_t tile[INSITU__MAX_DIMS];          /* the chunk's place among the fields */
+  bool row_open;                            /* `near` has begun for this row */
+  struct insitu__split_near near;
+  struct insitu__split_block block; /* the patches that are looked at; line: their anchors */
+  struct insitu__geometry_line line;
+  struct insitu__plan_run run;
+  uint64_t taken;                  /* of the run */
+  struct insitu__select_box shown; /* what the patch shows of the array */
+  struct insitu__box box;
+};
+
 /* One chunk on its way. The reactor thread owns it; a worker borrows it while it tries or decodes
  * the chunk, and the coroutine waits meanwhile. */
 struct insitu__loader_tile {
@@ -29703,6 +30322,8 @@ struct insitu__loader_tile {
   struct iovec *iov;
   unsigned char *buffer;             /* encoded bytes; mapped at first use */
   struct insitu__loader_entry *list; /* see >>rows */
+
+  struct insitu__loader_patches *patches; /* see >>rows; NULL: samples have no patches */
 
   struct insitu__loader_tile *next; /* in the free list, a bunch, or the tiles gathered */
 
@@ -30666,6 +31287,14 @@ static void insitu__rows_walk(
       .last = insitu__base_min(last, rows),
       .next_view = a->n_views,
       .fan = insitu__geometry_fan(a)};
+  if (!a->n_patch) return;
+  t->patches->view = a->views;
+  t->patches->first = t->patches->row = first;
+  t->patches->last = w->last;
+  t->patches->row_open = false;
+  t->patches->line.n = t->patches->run.n = t->patches->taken = 0;
+  t->patches->key = insitu__plan_patch_key(&t->iter->plan, t->order);
+  insitu__geometry_field(a, NULL, t->field, t->patches->tile);
 }
 
 /* On to the next group of views, and behind the last one to the next piece of the chunk. */
@@ -30702,8 +31331,123 @@ static bool insitu__rows_next_group(struct insitu__rows_walk *w) {
   return true;
 }
 
+/* ---- patches: a walk without a list ---- */
+
+/* A chunk shows patches of few anchors, and some of each. They are found by their blocks: those
+ * that lie near the chunk are searched for each sample, and the map tells which of their anchors
+ * the window has. Copies are described one by one. */
+
+/* Opens the search for the row that the walk has come to; false: the walk is at its end. */
+static bool insitu__rows_patch_row(struct insitu__loader_tile *t) {
+  const struct insitu__geometry *g = t->iter->plan.shown;
+  const struct insitu__geometry_array *a = t->array;
+  struct insitu__loader_patches *c = t->patches;
+  struct insitu__geometry_line line;
+
+  while (c->view < a->views + a->n_views && (c->row >= c->last || !t->wanted[c->view->region])) {
+    c->view++;
+    c->row = c->first;
+  }
+  if (c->view == a->views + a->n_views) return false;
+  insitu__geometry_line(a, t->chunk, c->row, c->row + 1, &line);
+  memcpy(c->anchor, line.at, a->n_drawn * sizeof *c->anchor);
+  c->anchor[a->along] -= c->view->delta;
+  c->shown = g->regions[c->view->region].box;
+  int64_t halo = (int64_t)g->variables[g->regions[c->view->region].variable].halo;
+  for (unsigned j = 0; j < a->n_patch; j++) {
+    int64_t chunk = (int64_t)a->zarr.chunk[a->patch[j]];
+    int64_t begin = (int64_t)c->tile[a->patch[j]] * chunk;
+    c->near.lo[j] = begin - (int64_t)g->patch[j].length - halo + 1;
+    c->near.hi[j] = begin + chunk + halo;
+  }
+  insitu__split_near_begin(t->iter->plan.split, &c->near);
+  c->row_open = true;
+  return true;
+}
+
+/* Whether the chunk has some of a patch of the sample that the walk has come to; the patch is then
+ * what `shown` tells. */
+static bool insitu__rows_patch_near(struct insitu__loader_tile *t, uint64_t number) {
+  const struct insitu__geometry *g = t->iter->plan.shown;
+  const struct insitu__plan *p = &t->iter->plan;
+  struct insitu__loader_patches *c = t->patches;
+  uint64_t halo = g->variables[g->regions[c->view->region].variable].halo;
+  int64_t origin[INSITU__MAX_AXES];
+
+  c->anchor[t->array->n_drawn] = (int64_t)number;
+  insitu__split_patch_origin(p->split, p->part, c->key, c->anchor, &c->block, origin);
+  for (unsigned j = 0; j < t->array->n_patch; j++) {
+    if (origin[j] < c->near.lo[j] || origin[j] >= c->near.hi[j]) return false;
+    c->shown.lowest[t->array->patch[j]] = (uint64_t)origin[j] - halo;
+  }
+
+  return true;
+}
+
+/* Describes the copy of what the chunk has of a patch, which stands at a place of the window's
+ * sequence; false: it has nothing of it, or the pass does not deliver it. */
+static bool insitu__rows_patch(struct insitu__rows_walk *w, uint64_t number, uint64_t at) {
+  struct insitu__loader_tile *t = w->tile;
+  struct insitu__loader_patches *c = t->patches;
+  const insitu_iter *it = t->iter;
+  const struct insitu__geometry *g = it->plan.shown;
+  const struct insitu__geometry_array *a = t->array;
+  const struct insitu__geometry_variable *v = &g->variables[g->regions[c->view->region].variable];
+  const struct insitu__geometry_output *out = &g->outputs[v->output];
+  uint64_t batch, row;
+
+  insitu__plan_map_row(&t->map, at, &batch, &row);
+  if (!insitu__rows_in_pass(t, batch)) return false;
+  if (!insitu__rows_patch_near(t, number)) return false;
+
+  insitu_error error;
+  if (insitu__fetch_box(&a->zarr, a->drawn_mask, c->tile, &c->shown, a->stride, v->dst_stride,
+          v->dtype, v->decoded ? &v->cf : NULL, &c->box, &error))
+    return false; /* open has asked for the same conversion */
+  w->view = c->view;
+  w->box = &c->box;
+  w->row = c->row;
+  w->n = 1;
+  w->slot = (uint32_t)((t->base + batch) % it->n_ring);
+  w->slab = it->ring[w->slot];
+  w->dst = (out->place == INSITU_HOST ? w->slab->memory : w->slab->pinned) + out->block +
+           row * out->row_bytes + c->view->dst;
+  w->step_bytes = 0;
+  return true;
+}
+
+/* Finds the next patch. */
+static bool insitu__rows_next_patch(struct insitu__rows_walk *w) {
+  struct insitu__loader_tile *t = w->tile;
+  struct insitu__loader_patches *c = t->patches;
+  const struct insitu__plan *p = &t->iter->plan;
+  unsigned last = t->array->n_drawn; /* the axis of the patch's number */
+
+  for (;;) {
+    while (c->taken < c->run.n) {
+      uint64_t i = c->taken++;
+      if (insitu__rows_patch(w, c->run.row + i, c->run.at + i)) return true;
+    }
+    c->taken = c->run.n = 0;
+    if (insitu__plan_map_run(&t->map, &c->line, &c->run)) continue;
+
+    uint64_t end;
+    if (!c->row_open && !insitu__rows_patch_row(t)) return false;
+    if (insitu__split_near_next(p->split, p->part, c->key, c->anchor, &c->near, &c->block, &end)) {
+      memcpy(c->line.at, c->anchor, last * sizeof *c->anchor);
+      c->line.at[last] = (int64_t)c->block.first;
+      c->line.row = c->block.first;
+      c->line.n = end - c->block.first;
+    } else {
+      c->row_open = false;
+      c->row++;
+    }
+  }
+}
+
 /* Finds the next run. The groups of views come one after the other within a piece of the chunk. */
 static inline bool insitu__rows_next_run(struct insitu__rows_walk *w) {
+  if (w->tile->patches) return insitu__rows_next_patch(w);
   for (;;) {
     while (w->at < w->stop) {
       uint64_t at = w->at++, before = w->group->group - 1;
@@ -30766,6 +31510,18 @@ static void insitu__rows_arrive(struct insitu__loader_tile *t, unsigned thread, 
   const struct insitu__geometry_array *a = t->array;
   uint32_t *arrived = it->arrived + thread * it->n_arrived;
   struct insitu__rows_walk w;
+
+  if (t->patches) {
+    insitu__rows_walk(&w, t, t->first, t->last);
+    while (insitu__rows_next_run(&w)) arrived[w.slot]++;
+    for (uint64_t slot = 0; slot < it->n_ring; slot++) {
+      uint32_t parts = arrived[slot];
+      arrived[slot] = 0;
+      if (parts && it->ring[slot]->number < before)
+        insitu__rows_count_down(it, it->ring[slot], parts);
+    }
+    return;
+  }
 
   /* Backwards: the list holds the last piece, which was written last. */
   for (uint64_t end = t->last, row; end > t->first; end = row) {
@@ -30838,7 +31594,8 @@ static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
   uint64_t stride = a->row_stride, row = offset / stride, from = offset - row * stride;
   struct insitu__rows_walk w;
 
-  if (!bytes || from + bytes > stride || row < t->first || row >= t->last) return NULL;
+  if (t->patches || !bytes || from + bytes > stride || row < t->first || row >= t->last)
+    return NULL;
   insitu__rows_walk(&w, t, row, row + 1);
   if (!insitu__rows_next(&w)) return NULL;
   void *at = insitu__box_direct(w.box, w.dst, from, from + bytes);
@@ -30872,7 +31629,7 @@ static bool insitu__rows_hole_in_region(
 
   for (unsigned d = 0; d < t->array->zarr.ndim; d++) {
     uint64_t first, last;
-    if (insitu__geometry_is_drawn(t->array, d)) continue;
+    if ((t->array->drawn_mask | t->array->patch_mask) >> d & 1) continue;
     insitu__select_inside(box, d, hole->lo[d], hole->hi[d], &first, &last);
     if (first == last) return false;
   }
@@ -30889,6 +31646,19 @@ static bool insitu__rows_fill_is_nan(
         insitu__rows_shows_nan(&t->loader->geometry, i))
       return true;
   return false;
+}
+
+/* Whether the patch that a walk has come to has elements of the hole. */
+static bool insitu__rows_hole_in_patch(
+    const struct insitu__loader_tile *t, const struct insitu__rows_hole *hole) {
+  for (unsigned j = 0; j < t->array->n_patch; j++) {
+    unsigned d = t->array->patch[j];
+    uint64_t first, last;
+    insitu__select_inside(&t->patches->shown, d, hole->lo[d], hole->hi[d], &first, &last);
+    if (first == last) return false;
+  }
+
+  return true;
 }
 
 /* Whether a row of the chunk lies in the hole. */
@@ -30928,6 +31698,7 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   else insitu__rows_walk(&w, t, t->first, t->last);
   while (insitu__rows_next_run(&w)) {
     bool shown = a->n_drawn == 1 || insitu__rows_hole_has_row(a, &hole, w.row);
+    if (t->patches) shown = shown && insitu__rows_hole_in_patch(t, &hole);
     if (!shown || w.slab->number >= number) continue;
     if (insitu__rows_hole_in_region(t, w.view->region, &hole)) number = w.slab->number;
   }
@@ -32258,6 +33029,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(sample_dim, TEXT, DESC, 0),
     INSITU__CONFIG_FIELD(sample_axis, I32, DEFAULT, 0),
     INSITU__CONFIG_FIELD(split_axis, I32, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(patches, U64, DEFAULT, INSITU__MAX_LISTED_CHUNKS),
     INSITU__CONFIG_FIELD(batch_size, U64, DEFAULT, INSITU__MAX_BATCH),
     INSITU__CONFIG_FIELD(seed, U64, DEFAULT, 0),
     INSITU__CONFIG_FIELD(rank, I32, DEFAULT, 0),
@@ -32386,7 +33158,9 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
     insitu__config_keep_text(ld, &axes[k].dim, &ok);
     insitu__config_keep_text(ld, &axes[k].from, &ok);
     insitu__config_keep_text(ld, &axes[k].to, &ok);
-    if (!axes[k].stride) axes[k].stride = 1;
+    /* the stride of a grid of patches; drawn ones have none */
+    uint64_t stride = axes[k].patch && !desc->patches ? axes[k].patch : 1;
+    if (!axes[k].stride) axes[k].stride = stride;
   }
   c->axes = axes;
 
@@ -32463,8 +33237,56 @@ static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, ins
   return INSITU_OK;
 }
 
+/* What is said of patches, where there are some or none. */
+static insitu_status insitu__config_check_patches(
+    const insitu_loader_desc *d, bool patched, insitu_error *err) {
+  bool halo = false;
+
+  for (uint64_t i = 0; d->variables && i < d->n_variables; i++) {
+    halo = halo || d->variables[i].halo;
+    if (d->variables[i].halo > (uint64_t)INSITU__MAX_SAMPLES)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: the halo of variable %" PRIu64 " is more than 2^48; correct it", i);
+  }
+  if (d->patches > INSITU__MAX_LISTED_CHUNKS)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: patches is %" PRIu64 ", at most 2^27 of a sample make sense; correct it",
+        d->patches);
+  if (patched || (!d->patches && !halo)) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG,
+      "open: %s is set, and no axis has a patch; set the patch of the axes that are cut",
+      d->patches ? "patches" : "a variable's halo");
+}
+
+/* One entry of the list of axes. */
+static insitu_status insitu__config_check_axis(
+    const insitu_loader_desc *d, uint64_t k, insitu_error *err) {
+  const insitu_axis *axis = &d->axes[k];
+  bool dates = axis->from || axis->to;
+
+  if (dates && axis->patch)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: axes[%" PRIu64 "] has a patch, and from and to; give start and stop", k);
+  if (dates && (axis->start || axis->stop))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: axes[%" PRIu64 "] is cut by date and by index at once; give from and to, or start "
+        "and stop",
+        k);
+  if (axis->stride > (uint64_t)INSITU__MAX_SAMPLES || axis->patch > (uint64_t)INSITU__MAX_SAMPLES)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: axes[%" PRIu64 "].stride or its patch is more than 2^48; correct it", k);
+  if (d->patches && axis->patch && axis->stride)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: axes[%" PRIu64 "] has a stride for a grid of patches, and patches = %" PRIu64
+        " asks for drawn ones; leave one of the two out",
+        k, d->patches);
+  return INSITU_OK;
+}
+
 /* The list of axes, beside which nothing may describe an only one. */
 static insitu_status insitu__config_check_axes(const insitu_loader_desc *d, insitu_error *err) {
+  bool patched = false, samples = false;
+
   if (d->n_axes > INSITU__MAX_AXES || (d->n_axes && !d->axes))
     return insitu__error_set(err, INSITU_E_ARG,
         "open: n_axes is %" PRIu64 "; give axes, at most %d", d->n_axes,
@@ -32473,7 +33295,7 @@ static insitu_status insitu__config_check_axes(const insitu_loader_desc *d, insi
     return insitu__error_set(err, INSITU_E_ARG,
         "open: split_axis is %d, and axes has %" PRIu64 " entries; give the number of one of them",
         (int)d->split_axis, d->n_axes);
-  if (!d->n_axes) return INSITU_OK;
+  if (!d->n_axes) return insitu__config_check_patches(d, false, err);
   if (d->sample_dim || d->sample_axis || d->sample_start || d->sample_stop || d->sample_from ||
       d->sample_to)
     return insitu__error_set(err, INSITU_E_ARG,
@@ -32481,18 +33303,16 @@ static insitu_status insitu__config_check_axes(const insitu_loader_desc *d, insi
         "sample_to are both given; say it in axes alone");
 
   for (uint64_t k = 0; k < d->n_axes; k++) {
-    const insitu_axis *axis = &d->axes[k];
-    if ((axis->from || axis->to) && (axis->start || axis->stop))
-      return insitu__error_set(err, INSITU_E_ARG,
-          "open: axes[%" PRIu64 "] is cut by date and by index at once; give from and to, or start "
-          "and stop",
-          k);
-    if (axis->stride > (uint64_t)INSITU__MAX_SAMPLES)
-      return insitu__error_set(
-          err, INSITU_E_ARG, "open: axes[%" PRIu64 "].stride is more than 2^48; correct it", k);
+    insitu_status status = insitu__config_check_axis(d, k, err);
+    if (status) return status;
+    patched = patched || d->axes[k].patch;
+    samples = samples || !d->axes[k].patch;
   }
 
-  return INSITU_OK;
+  if (!samples || d->axes[d->split_axis].patch)
+    return insitu__error_set(err, INSITU_E_ARG, "open: %s; the split needs an axis without a patch",
+        samples ? "split_axis is an axis with a patch" : "all axes have a patch");
+  return insitu__config_check_patches(d, patched, err);
 }
 
 /* Whether samples are selected by date and in another way at once. */
@@ -33191,10 +34011,11 @@ static insitu_status insitu__dates_range(const struct insitu__dates_time *t, con
 /* Puts indexes in the place of the dates that axis number k of desc.axes has. */
 static insitu_status insitu__dates_resolve_axis(
     insitu_loader *ld, const struct insitu__dates_time *t, unsigned k, insitu_error *err) {
-  insitu_axis *axis = (insitu_axis *)(uintptr_t)&ld->config.axes[k]; /* the loader's copy */
+  unsigned number = ld->geometry.axes[k].number;
+  insitu_axis *axis = (insitu_axis *)(uintptr_t)&ld->config.axes[number]; /* the loader's copy */
   char what[40];
   if (!axis->from && !axis->to) return INSITU_OK;
-  snprintf(what, sizeof what, "from and to of axes[%u]", k);
+  snprintf(what, sizeof what, "from and to of axes[%u]", number);
   insitu_status status =
       insitu__dates_range(t, what, axis->from, axis->to, &axis->start, &axis->stop, err);
   axis->from = axis->to = NULL;
@@ -33218,7 +34039,8 @@ static insitu_status insitu__dates_resolve(
   }
 
   /* An open end is that of the samples that take part. */
-  const insitu_axis *axis = c->n_axes ? &c->axes[ld->geometry.along] : NULL;
+  const struct insitu__geometry *g = &ld->geometry;
+  const insitu_axis *axis = c->n_axes ? &c->axes[g->axes[g->along].number] : NULL;
   int64_t start = axis ? axis->start : c->sample_start, stop = axis ? axis->stop : c->sample_stop;
   for (int p = 0; p < 3 && !status; p++) {
     insitu_split_range *r = &c->split[p];
@@ -33285,7 +34107,8 @@ static insitu_status insitu__dates_coordinate_await(insitu_loader *ld,
 static insitu_status insitu__dates_axis_await(insitu_loader *ld, unsigned k, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
   bool along = k == ld->geometry.along, rows = c->coordinates != 0;
-  bool own = c->n_axes && (c->axes[k].from || c->axes[k].to);
+  const insitu_axis *axis = c->n_axes ? &c->axes[ld->geometry.axes[k].number] : NULL;
+  bool own = axis && (axis->from || axis->to);
   bool samples = along && (c->sample_from || c->sample_to);
   for (int p = 0; along && p < 3; p++) samples = samples || c->split[p].from || c->split[p].to;
   if (!own && !samples && !rows) return INSITU_OK;
@@ -33313,7 +34136,7 @@ static insitu_status insitu__dates_axis_await(insitu_loader *ld, unsigned k, ins
 /* At open: the coordinates of all axes. */
 static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
   insitu_status status = INSITU_OK;
-  for (unsigned k = 0; !status && k < ld->geometry.n_axes; k++)
+  for (unsigned k = 0; !status && k < ld->geometry.n_drawn; k++)
     status = insitu__dates_axis_await(ld, k, err);
   return status;
 }
@@ -33781,7 +34604,7 @@ static insitu_status insitu__join_await(insitu_loader *ld, insitu_error *err) {
   struct insitu__geometry *g = &ld->geometry;
   insitu_status status = INSITU_OK;
 
-  for (unsigned axis = 0; !status && axis < g->n_axes; axis++)
+  for (unsigned axis = 0; !status && axis < g->n_drawn; axis++)
     status = insitu__join_axis_await(ld, axis, err);
   for (uint64_t i = 1; !status && i < g->n_arrays; i++) {
     uint64_t leader = insitu__join_leader(ld, i, g->along);
@@ -33827,10 +34650,11 @@ static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
     const struct insitu__geometry_region *r = &g->regions[i];
     const struct insitu__geometry_variable *v = &g->variables[r->variable];
     if (&g->arrays[r->array] != a || !insitu__geometry_field(a, r, t->field, tile)) continue;
+    t->wanted[i] = true;
+    if (t->patches) continue; /* a box for each patch: see insitu__rows_patch */
     insitu_status status = insitu__fetch_box(&a->zarr, a->drawn_mask, tile, &r->box, a->stride,
         v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &t->box[i], &t->error);
     if (status) return status;
-    t->wanted[i] = true;
   }
 
   return INSITU_OK;
@@ -33866,11 +34690,28 @@ static void insitu__tile_want(struct insitu__loader_tile *t,
   t->last = insitu__base_max(t->last, insitu__base_min(rows, last + 1));
 }
 
+/* Which rows of the chunk have patches that the window wants. */
+static void insitu__tile_range_patches(struct insitu__loader_tile *t) {
+  struct insitu__rows_walk w;
+
+  t->first = insitu__geometry_rows(t->array, t->chunk);
+  t->last = 0;
+  insitu__rows_walk(&w, t, 0, t->first);
+  while (insitu__rows_next_run(&w)) {
+    t->first = insitu__base_min(t->first, w.row);
+    t->last = insitu__base_max(t->last, w.row + 1);
+  }
+}
+
 /* Which rows of the chunk the window wants. True when another window may want some row as well. */
 static bool insitu__tile_range(struct insitu__loader_tile *t) {
   const insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = t->array;
   uint64_t rows = insitu__geometry_rows(a, t->chunk);
+  if (t->patches) {
+    insitu__tile_range_patches(t);
+    return true;
+  }
   bool late = t->base + t->window.offset / it->plan.layout.lane_rows < it->start;
   bool elsewhere = false;
 
@@ -33895,24 +34736,49 @@ static bool insitu__tile_range(struct insitu__loader_tile *t) {
   return elsewhere;
 }
 
+/* Whether a window before the tile's own holds a patch that the chunk shows some of. */
+static bool insitu__tile_again_patches(struct insitu__loader_tile *t) {
+  const struct insitu__plan *p = &t->iter->plan;
+  struct insitu__loader_patches *c = t->patches;
+  struct insitu__rows_walk w;
+  uint64_t end;
+
+  insitu__rows_walk(&w, t, 0, insitu__geometry_rows(t->array, t->chunk));
+  while (insitu__rows_patch_row(t)) {
+    while (insitu__split_near_next(p->split, p->part, c->key, c->anchor, &c->near, &c->block, &end))
+      for (uint64_t number = c->block.first; number < end; number++) {
+        struct insitu__geometry_line line = {.n = 1};
+        if (!insitu__rows_patch_near(t, number)) continue;
+        memcpy(line.at, c->anchor, (t->array->n_drawn + 1) * sizeof *line.at);
+        if (insitu__plan_before(p, t->order, &t->window, &line)) return true;
+      }
+    c->row++;
+  }
+
+  return false;
+}
+
 /* Counts the tile as a re-read if a window before its own holds a row of it. Windows are compared
  * where they lie in the epoch, whether or not this pass began before them. */
 static void insitu__tile_again(struct insitu__loader_tile *t) {
   insitu_iter *it = t->iter;
   const struct insitu__geometry_array *a = t->array;
   uint64_t rows = insitu__geometry_rows(a, t->chunk);
+  bool again = t->patches && insitu__tile_again_patches(t);
 
-  for (const struct insitu__geometry_view *v = a->views; v < a->views + a->n_views; v += v->group) {
+  for (const struct insitu__geometry_view *v = a->views;
+       !t->patches && !again && v < a->views + a->n_views; v += v->group) {
     if (!t->wanted[v->region]) continue;
-    for (uint64_t row = 0; row < rows;) {
+    for (uint64_t row = 0; !again && row < rows;) {
       struct insitu__geometry_line line;
       row = insitu__geometry_anchor_line(a, v, t->chunk, row, rows, &line);
-      if (!insitu__plan_before(&it->plan, t->order, &t->window, &line)) continue;
-      insitu__loader_add(&t->loader->count.rereads, 1);
-      insitu__loader_add(&insitu__loader_tally(t)->rereads, 1);
-      return;
+      again = insitu__plan_before(&it->plan, t->order, &t->window, &line);
     }
   }
+
+  if (!again) return;
+  insitu__loader_add(&t->loader->count.rereads, 1);
+  insitu__loader_add(&insitu__loader_tally(t)->rereads, 1);
 }
 
 /* Finds out what the window wants of the chunk, and maps the tile's buffer at its first use. */
@@ -34617,16 +35483,19 @@ static void insitu__pass_row(const insitu_iter *it, const struct insitu__loader_
     uint64_t row, const int64_t *anchor) {
   const struct insitu__geometry *g = it->plan.shown;
   const struct insitu__loader_coordinate *c = it->loader->coordinate;
-  double *value = (double *)(void *)(slab->memory + g->coordinates) + row * g->n_axes;
+  double *value = (double *)(void *)(slab->memory + g->coordinates) + row * g->n_public;
+  int64_t index[INSITU__MAX_AXES];
 
-  ((int64_t *)(void *)(slab->memory + g->indices))[row] = anchor[0];
-  if (g->n_axes > 1)
-    memcpy(slab->memory + g->places + row * g->n_axes * sizeof *anchor, anchor,
-        g->n_axes * sizeof *anchor);
+  insitu__plan_index(&it->plan, it->sched.scan.order, anchor, index);
+  ((int64_t *)(void *)(slab->memory + g->indices))[row] = index[0];
+  if (g->n_public > 1)
+    memcpy(slab->memory + g->places + row * g->n_public * sizeof *index, index,
+        g->n_public * sizeof *index);
 
   if (!c[g->along].bits) return;
-  for (unsigned k = 0; k < g->n_axes; k++)
-    value[k] = c[k].bits ? insitu__dates_value(&c[k], (uint64_t)anchor[k]) : __builtin_nan("");
+  for (unsigned k = 0; k < g->n_public; k++) value[k] = __builtin_nan("");
+  for (unsigned k = 0; k < g->n_drawn; k++)
+    if (c[k].bits) value[g->axes[k].number] = insitu__dates_value(&c[k], (uint64_t)anchor[k]);
   if (c[g->along].dated)
     ((int64_t *)(void *)(slab->memory + g->times))[row] =
         insitu__dates_at(&c[g->along], (uint64_t)anchor[g->along]);
@@ -35685,7 +36554,7 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   const struct insitu__loader_coordinate *c = &it->loader->coordinate[g->along];
   b->sample_indices = (const int64_t *)(const void *)(slab->memory + g->indices);
   b->axis_indices = (const int64_t *)(const void *)(slab->memory + g->places);
-  b->n_axes = g->n_axes;
+  b->n_axes = g->n_public;
   if (c->bits) b->coordinates = (const double *)(const void *)(slab->memory + g->coordinates);
   if (c->dated) {
     b->time_us = (const int64_t *)(const void *)(slab->memory + g->times);
@@ -35868,8 +36737,8 @@ static insitu_status insitu__open_select_await(insitu_loader *ld, insitu_error *
   insitu_status status = INSITU_OK;
   for (uint64_t i = 0; !status && i < g->n_variables; i++) {
     const struct insitu__geometry_array *a = &g->arrays[g->variables[i].array];
-    status = insitu__read_axes_await(
-        ld, &known, &a->zarr, &ld->config.variables[i], a->drawn_mask, g->variables[i].axis, err);
+    status = insitu__read_axes_await(ld, &known, &a->zarr, &ld->config.variables[i],
+        a->drawn_mask | a->patch_mask, g->variables[i].axis, err);
   }
   insitu__read_coordinates_free(ld, known);
   return status;
@@ -35960,6 +36829,9 @@ static bool insitu__open_tiles(insitu_loader *ld) {
     t->list = (struct insitu__loader_entry *)insitu__mem_alloc(
         ld->footprint.list_entries, sizeof *t->list);
     ok = t->box && t->wanted && t->iov && t->list;
+    if (ok && g->n_patch)
+      t->patches = (struct insitu__loader_patches *)insitu__mem_alloc(1, sizeof *t->patches);
+    ok = ok && (t->patches || !g->n_patch);
     if (ok && ld->footprint.slot_bytes) {
       t->run.iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run.iov);
       ok = t->run.iov;
@@ -35981,6 +36853,7 @@ static void insitu__open_destroy(insitu_loader *ld) {
     insitu__mem_free(ld->tiles[i].wanted);
     insitu__mem_free(ld->tiles[i].iov);
     insitu__mem_free(ld->tiles[i].list);
+    insitu__mem_free(ld->tiles[i].patches);
     insitu__mem_free(ld->tiles[i].run.iov);
     insitu__mem_unmap(ld->tiles[i].buffer, ld->footprint.buffer_bytes);
   }
@@ -36080,8 +36953,9 @@ struct insitu__check_job {
   const struct insitu__zarr_object *object; /* what one key of the array names */
   const struct insitu__geometry_array *array;
   uint64_t row, step;
-  uint64_t sample[INSITU__MAX_DIMS]; /* on the array's sample axes */
-  uint64_t index[INSITU__MAX_DIMS];  /* the object's, in the grid of objects */
+  /* On the array's sample axes: the index, and where a patch, halo included, begins. */
+  uint64_t sample[INSITU__MAX_DIMS];
+  uint64_t index[INSITU__MAX_DIMS]; /* the object's, in the grid of objects */
   char key[INSITU__MAX_KEY];
   char *stored; /* n bytes; NULL: the object is absent, or cannot be read */
   uint64_t n;
@@ -36291,6 +37165,12 @@ static void insitu__check_differs(struct insitu__check_job *c, const uint64_t *x
       wanted, c->damage.status ? " as the fill value, for " : "", c->damage.message);
 }
 
+/* The first element along an axis that the row shows. */
+static uint64_t insitu__check_lowest(const struct insitu__check_job *c, unsigned d) {
+  if ((c->array->drawn_mask | c->array->patch_mask) >> d & 1) return c->sample[d];
+  return c->box.lowest[d];
+}
+
 /* Compares the elements of the row that lie in the object, until one differs. */
 static void insitu__check_compare(struct insitu__check_job *c) {
   const struct insitu__zarr_array *z = c->zarr;
@@ -36305,10 +37185,9 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   bool may_be_fill = c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
                                       insitu__loader_get(&ld->count.bad_chunks));
   for (unsigned d = 0; d < z->ndim; d++) {
-    bool drawn = insitu__geometry_is_drawn(c->array, d);
-    uint64_t step = drawn ? 1 : box->step[d];
-    lo[d] = drawn ? c->sample[d] : box->lowest[d];
-    hi[d] = drawn ? c->sample[d] + 1 : insitu__select_end(box, d);
+    uint64_t step = insitu__geometry_is_drawn(c->array, d) ? 1 : box->step[d];
+    lo[d] = insitu__check_lowest(c, d);
+    hi[d] = lo[d] + (insitu__select_end(box, d) - box->lowest[d]);
     /* the first and the last one in the object, counted on from the region's first */
     uint64_t begin = c->index[d] * c->object->chunk[d];
     if (lo[d] < begin) lo[d] += insitu__base_ceil_div(begin - lo[d], step) * step;
@@ -36324,7 +37203,7 @@ static void insitu__check_compare(struct insitu__check_job *c) {
     to += (v->channel * v->n_steps + c->step) * v->step_bytes;
     for (unsigned d = 0; d < z->ndim; d++) {
       if (insitu__geometry_is_drawn(c->array, d)) continue;
-      uint64_t number = (x[d] - box->lowest[d]) / box->step[d];
+      uint64_t number = (x[d] - insitu__check_lowest(c, d)) / box->step[d];
       uint64_t place = box->falls[d] ? box->place[d] - number : box->place[d] + number;
       to += place * (uint64_t)v->dst_stride[d];
     }
@@ -36396,28 +37275,31 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   c->object = &c->zarr->object;
   c->step = h % c->variable->n_steps;
   const int64_t *shown =
-      (const int64_t *)(const void *)(c->slab->memory + g->places) + c->row * g->n_axes;
-  int64_t anchor[INSITU__MAX_AXES] = {-1};
+      (const int64_t *)(const void *)(c->slab->memory + g->places) + c->row * g->n_public;
+  int64_t index[INSITU__MAX_AXES] = {-1};
   uint64_t batch = c->slab->number % it->batches, objects = 1, n[INSITU__MAX_DIMS];
   if (!insitu__plan_locate(
-          &it->plan, &it->order[c->slab->number / it->batches & 1], batch, c->row, anchor) ||
-      memcmp(anchor, shown, g->n_axes * sizeof *anchor)) {
+          &it->plan, &it->order[c->slab->number / it->batches & 1], batch, c->row, index) ||
+      memcmp(index, shown, g->n_public * sizeof *index)) {
     c->status = insitu__error_set(&c->error, INSITU_E_CHECK,
         "rank %d, check, batch %" PRIu64 ", row %" PRIu64 ": the batch shows anchor %" PRId64
         ", the order says %" PRId64
         "; the fault is this library's, not yours: report it with this message",
-        (int)ld->config.rank, batch, c->row, shown[0], anchor[0]);
+        (int)ld->config.rank, batch, c->row, shown[0], index[0]);
     return;
   }
 
-  for (unsigned k = 0; k < a->n_drawn; k++) c->sample[a->drawn[k].axis] = (uint64_t)anchor[k];
-  c->sample[a->axis] = (uint64_t)insitu__geometry_index(a, anchor[a->along]);
+  for (unsigned k = 0; k < a->n_drawn; k++)
+    c->sample[a->drawn[k].axis] = (uint64_t)index[g->axes[k].number];
+  for (unsigned j = 0; j < a->n_patch; j++)
+    c->sample[a->patch[j]] = (uint64_t)index[g->patch[j].number] - c->variable->halo;
+  int64_t along = index[g->axes[g->along].number];
+  if (a->n_drawn) c->sample[a->axis] = (uint64_t)insitu__geometry_index(a, along);
   c->sample[a->axis] += (uint64_t)(desc->offset + (desc->n_steps ? desc->steps[c->step] : 0));
   for (unsigned d = 0; d < c->zarr->ndim; d++) {
-    n[d] = insitu__geometry_is_drawn(a, d)
-               ? 1
-               : (insitu__select_end(box, d) - 1) / c->object->chunk[d] -
-                     box->lowest[d] / c->object->chunk[d] + 1;
+    uint64_t lowest = insitu__check_lowest(c, d);
+    uint64_t last = lowest + (insitu__select_end(box, d) - box->lowest[d]) - 1;
+    n[d] = last / c->object->chunk[d] - lowest / c->object->chunk[d] + 1;
     objects *= n[d];
   }
 
@@ -36425,9 +37307,7 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   for (uint64_t k = 0; !c->status && k < insitu__base_min(objects, INSITU__CHECK_OBJECTS); k++) {
     uint64_t rest = (h + k) % objects;
     for (unsigned d = c->zarr->ndim; d-- > 0; rest /= n[d])
-      c->index[d] =
-          (insitu__geometry_is_drawn(a, d) ? c->sample[d] : box->lowest[d]) / c->object->chunk[d] +
-          rest % n[d];
+      c->index[d] = insitu__check_lowest(c, d) / c->object->chunk[d] + rest % n[d];
     memset(&c->damage, 0, sizeof c->damage);
     if (insitu__zarr_chunk_key(c->zarr, c->index, c->key, sizeof c->key) < 0) return;
     if (insitu__reactor_call(&ld->reactor, insitu__check_await, c)) c->status = INSITU_E_NOMEM;
@@ -36649,6 +37529,7 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
   if (v->into) insitu__describe_string(b, ", \"into\": ", v->into);
   if (v->map) insitu__describe_string(b, ", \"map\": ", insitu__describe_maps[v->map]);
   if (v->rate) insitu__text_buffer_printf(b, ", \"rate\": %" PRId64, v->rate);
+  if (v->halo) insitu__text_buffer_printf(b, ", \"halo\": %" PRIu64, v->halo);
   if (v->fixed) insitu__text_buffer_printf(b, ", \"fixed\": true");
   insitu__text_buffer_printf(b, "}");
 }
@@ -36658,8 +37539,10 @@ static void insitu__describe_axis(struct insitu__text_buffer *b, const insitu_ax
   if (a->dim) insitu__describe_string(b, "{\"dim\": ", a->dim);
   else insitu__text_buffer_printf(b, "{\"axis\": %d", (int)a->axis);
   insitu__text_buffer_printf(b,
-      ", \"start\": %" PRId64 ", \"stop\": %" PRId64 ", \"stride\": %" PRIu64 "}", a->start,
-      a->stop, a->stride);
+      ", \"start\": %" PRId64 ", \"stop\": %" PRId64 ", \"stride\": %" PRIu64, a->start, a->stop,
+      a->stride);
+  if (a->patch) insitu__text_buffer_printf(b, ", \"patch\": %" PRIu64, a->patch);
+  insitu__text_buffer_printf(b, "}");
 }
 
 /* What takes part of the draw space: how many samples or, where desc.axes says it, how many indexes
@@ -36672,14 +37555,21 @@ static const char *insitu__describe_space(const insitu_loader *ld, char *text, s
   snprintf(text, cap, "%" PRIu64, g->samples);
   for (uint64_t k = 0; k < c->n_axes && g->n_arrays && at < cap; k++) {
     const insitu_axis *a = &c->axes[k];
-    unsigned axis = g->arrays[0].drawn[k].axis;
+    unsigned i = 0;
+    while (i < g->n_drawn && g->axes[i].number != k) i++;
+    if (i == g->n_drawn) continue; /* a patch */
+    unsigned axis = g->arrays[0].drawn[i].axis;
     const char *dim = g->arrays[0].zarr.dim[axis];
-    uint64_t stop = a->stop ? (uint64_t)a->stop : g->axes[k].samples;
+    uint64_t stop = a->stop ? (uint64_t)a->stop : g->axes[i].samples;
     char number[24];
     snprintf(number, sizeof number, "axis %u", axis);
-    int written = snprintf(text + at, cap - at, "%s%.80s %" PRIu64, k ? " x " : "",
+    int written = snprintf(text + at, cap - at, "%s%.80s %" PRIu64, i ? " x " : "",
         dim ? dim : number, insitu__base_ceil_div(stop - (uint64_t)a->start, a->stride));
     at += (size_t)written;
+  }
+  if (g->n_patch && at < cap) {
+    const struct insitu__split_part *all = &ld->split.part[INSITU_ALL];
+    snprintf(text + at, cap - at, " x %" PRIu64 " patches", all->line[g->n_drawn].anchors);
   }
 
   return text;

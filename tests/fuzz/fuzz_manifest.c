@@ -119,8 +119,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
       .split_spill = data[3] & 1};
   struct insitu__geometry_view views[3] = {{0}};
   struct insitu__geometry_array array = {.views = views, .n_views = data[2] & 7 ? 3 : 1};
-  struct insitu__geometry g = {
-      .arrays = &array, .n_arrays = 1, .samples = 7, .chunk = 7, .n_axes = 1, .axes = {{7, 7}}};
+  struct insitu__geometry g = {.arrays = &array,
+      .n_arrays = 1,
+      .samples = 7,
+      .chunk = 7,
+      .n_axes = 1,
+      .n_drawn = 1,
+      .axes = {{7, 7}}};
   for (int i = 0; i < 3; i++) views[i].delta = reach[data[2] & 7][i];
   char *text = fuzz_copy(data + 4, n - 4);
   struct insitu__text_json j = {0};

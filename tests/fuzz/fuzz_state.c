@@ -17,7 +17,7 @@ static void set_up(unsigned given) {
   static struct insitu__geometry_interval *segment;
   insitu_loader_desc *c = &ld.config;
   geometry.hash_geometry = 0x1111, geometry.hash_variables = 0x2222;
-  geometry.chunk = 12, geometry.samples = 48000, geometry.n_axes = 1;
+  geometry.chunk = 12, geometry.samples = 48000, geometry.n_axes = geometry.n_drawn = 1;
   memset(c, 0, sizeof *c);
   if (given & 1) c->unit_chunks = 2;
   if (given & 2) c->block_chunks = 512;

@@ -31,7 +31,7 @@ static void make_geometry(
   m->g.regions = m->region;
   m->g.n_arrays = m->g.n_variables = m->g.n_regions = (uint64_t)n_arrays;
   m->g.samples = m->g.axes[0].samples = samples;
-  m->g.n_axes = 1;
+  m->g.n_axes = m->g.n_drawn = m->g.n_public = 1;
   for (int i = 0; i < n_arrays; i++) {
     struct insitu__geometry_array *a = &m->array[i];
     a->zarr.ndim = 2; /* array i has i + 1 fields, which its variable wants all */
@@ -505,7 +505,7 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
   c->g.n_variables = a->n_views = (uint64_t)n;
   c->g.samples = c->g.axes[0].samples = a->samples = 40;
   c->g.chunk = c->g.axes[0].chunk = a->rows = 4;
-  c->g.n_axes = a->n_drawn = 1;
+  c->g.n_axes = c->g.n_drawn = c->g.n_public = a->n_drawn = 1;
   a->chunks = 10;
   a->drawn[0] = (struct insitu__geometry_drawn){axis, a->rows, a->chunks};
   a->drawn_mask = UINT32_C(1) << axis;

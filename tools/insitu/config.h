@@ -28,6 +28,7 @@ static const char *const config_order_words[] = {"auto", "shuffled", "sequential
   X(rank, "rank", I32, NULL, "N", "this process (0) ...")                                          \
   X(world, "world", I32, NULL, "N", "... of how many (1)")                                         \
   X(block_chunks, "block-chunks", U64, NULL, "N", "chunks that are mixed together (64)")           \
+  X(patches, "patches", U64, NULL, "N", "patches drawn of each sample in an epoch; 0: a grid")     \
   X(unit_chunks, "unit-chunks", U64, NULL, "N", "chunks that the shuffle moves as one (1)")        \
   X(lanes, "lanes", U64, NULL, "N", "equal parts of the order that every batch draws from")        \
   X(sample_start, "sample-start", I64, NULL, "N", "only samples from here ...")                    \
@@ -377,23 +378,27 @@ static bool config_parse_axis_range(struct config *c, const char *text, size_t n
   a->stride = (uint64_t)number[2];
   return text == end && number[0] >= 0 && number[1] >= 0 && number[2] > 0;
 }
-/* "init[1979..1989],lead[0:40:2]", the slowest first. */
+/* "init[1979..1989],lead[0:40:2]", the slowest first; "y/256" is an axis with a patch. */
 static bool config_parse_axes(struct config *c, const char *text) {
   insitu_axis *axes = (insitu_axis *)config_keep(c, config_list_length(text), sizeof *axes);
   uint64_t n = 0;
   for (const char *p = text;; p++, n++) {
-    size_t length = strcspn(p, ","), name = strcspn(p, ",[");
+    size_t length = strcspn(p, ","), name = strcspn(p, ",[/"), behind = strcspn(p, ",[");
     int64_t number;
-    bool range = name<length, ok = name> 0;
+    bool range = behind<length, ok = name> 0;
+    if (name < behind) {
+      ok = ok && config_i64(p + name + 1, behind - name - 1, &number) && number > 0;
+      if (ok) axes[n].patch = (uint64_t)number;
+    }
     if (ok && config_i64(p, name, &number))
       axes[n].axis = (int32_t)insitu__base_min((uint64_t)number, INT32_MAX);
     else axes[n].dim = config_keep_text(c, p, name);
     if (range)
       ok = ok && p[length - 1] == ']' &&
-           config_parse_axis_range(c, p + name + 1, length - name - 2, &axes[n]);
+           config_parse_axis_range(c, p + behind + 1, length - behind - 2, &axes[n]);
     if (!ok) {
       tool_usage_error("--axes: '%.*s' is not NAME, NAME[START:STOP:STRIDE] or NAME[FROM..TO], "
-                       "such as init[1979..1989],lead[0:40:2]",
+                       "such as init[1979..1989],lead[0:40:2], nor NAME/PATCH, such as y/256",
           (int)length, p);
       return false;
     }
@@ -489,7 +494,7 @@ static bool config_json_fixed(
 static bool config_json_variable(
     struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
   static const char *const known[] = {"label", "path", "offset", "steps", "dtype", "decode",
-      "slices", "select", "into", "map", "rate", "fixed"};
+      "slices", "select", "into", "map", "rate", "fixed", "halo"};
   char key[64], text[INSITU__MAX_KEY];
   if (insitu__text_json_is_string(j, token)) { /* a label alone */
     if (insitu__text_json_string(j, token, text, sizeof text) < 0)
@@ -506,6 +511,9 @@ static bool config_json_variable(
     if (strcmp(key, "offset") == 0 || strcmp(key, "rate") == 0) {
       if (!insitu__text_json_i64(j, value, key[0] == 'o' ? &v->offset : &v->rate))
         return config_bad(c, key, "a whole number is needed");
+    } else if (strcmp(key, "halo") == 0) {
+      if (!insitu__text_json_u64(j, value, &v->halo))
+        return config_bad(c, key, "a whole number from 0 on is needed");
     } else if (strcmp(key, "steps") == 0) {
       if (!insitu__text_json_is_array(j, value))
         return config_bad(c, key, "a list of whole numbers is needed");
@@ -551,7 +559,8 @@ static bool config_json_variables(struct config *c, const struct insitu__text_js
 }
 static bool config_json_axis(
     struct config *c, const struct insitu__text_json *j, int token, insitu_axis *a) {
-  static const char *const known[] = {"dim", "axis", "start", "stop", "from", "to", "stride"};
+  static const char *const known[] = {
+      "dim", "axis", "start", "stop", "from", "to", "stride", "patch"};
   char text[INSITU__MAX_DIM_NAME], key[64];
   bool named = false;
   if (insitu__text_json_is_string(j, token)) { /* a name alone */
@@ -583,6 +592,7 @@ static bool config_json_axis(
     if (which == 2) a->start = number;
     if (which == 3) a->stop = number;
     if (which == 6) a->stride = (uint64_t)number;
+    if (which == 7) a->patch = (uint64_t)number;
     named = named || which < 2;
   }
   return named || config_bad(c, "axes", "each needs a \"dim\" or an \"axis\"");

@@ -1,0 +1,461 @@
+/* Samples that are patches: random ones and grids, against a model that lists blocks and origins;
+ * each element, halos, what is read, and how evenly patches lie. */
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+#include "archive.h"
+
+enum { Y, X, TIME, CHANNEL, DIMS, LONGEST = 14, ORIGINS = 4096 };
+static const char *const dim_names[DIMS] = {"y", "x", "time", "channel"};
+
+/* A configuration, drawn at random. */
+struct patched {
+  char root[600];
+  uint64_t size[DIMS], chunk[2];
+  struct support_array array[2];
+  int dim[2][DIMS];
+  insitu_axis axes[3];
+  int desc_of[3];        /* the dimension of each entry of axes */
+  int n_axes, n_patched; /* patches along y, or along y and x */
+  insitu_variable variable[2];
+  int64_t steps[2];
+  insitu_loader_desc desc;
+  uint64_t halo;
+
+  /* the model: blocks row-major, and of each the first elements along y and x, row-major */
+  int n_blocks, first[ORIGINS];
+  int64_t origin[ORIGINS][2];
+  int n_origins;
+};
+
+static void draw_array(struct patched *s, int which, int format) {
+  struct support_array *a = &s->array[which];
+  static char dims[2][64];
+  int order[DIMS] = {Y, X, TIME, CHANNEL};
+  *a = (struct support_array){.name = which ? "mask" : "image",
+      .dtype = which ? INSITU_U8 : INSITU_I32,
+      .format = format,
+      .zstd = support_below(2),
+      .dims = dims[which]};
+  a->fortran = format == 2 && support_below(2);
+  for (int i = DIMS; i-- > 1;) {
+    int j = (int)support_below((uint64_t)i + 1), other = order[i];
+    order[i] = order[j];
+    order[j] = other;
+  }
+  strcpy(dims[which], "[");
+  for (int i = 0; i < DIMS; i++) {
+    if (order[i] == CHANNEL && which) continue;
+    int d = a->ndim++;
+    s->dim[which][d] = order[i];
+    a->shape[d] = s->size[order[i]];
+    a->chunk[d] = 1 + support_below(a->shape[d]);
+    if (order[i] < 2 && a->chunk[d] < 3) a->chunk[d] = a->shape[d] < 3 ? a->shape[d] : 3;
+    sprintf(dims[which] + strlen(dims[which]), "%s\"%s\"", d ? "," : "", dim_names[order[i]]);
+    if (order[i] < 2 && a->chunk[d] > s->chunk[order[i]]) s->chunk[order[i]] = a->chunk[d];
+  }
+  strcat(dims[which], "]");
+  for (int d = 0; format == 3 && d < a->ndim; d++) a->shard[d] = 1 + support_below(2);
+  if (support_below(2)) memset(a->shard, 0, sizeof a->shard);
+  a->absent = support_below(3) ? 0 : 4;
+  support_make(s->root, a);
+}
+
+static void draw_patched(struct patched *s, const char *root) {
+  memset(s, 0, sizeof *s);
+  snprintf(s->root, sizeof s->root, "%s", root);
+  for (int i = 0; i < DIMS; i++) s->size[i] = 1 + support_below(i < 2 ? LONGEST : 5);
+  int format = 2 + (int)support_below(2);
+  for (int which = 0; which < 2; which++) draw_array(s, which, format);
+  s->n_patched = 1 + (int)support_below(2);
+  s->halo = support_below(3) ? 0 : support_below(3);
+  bool random = support_below(2);
+  int place = (int)support_below((uint64_t)s->n_patched + 1); /* of the sample axis in axes */
+  int64_t at = 0;
+  for (s->n_axes = 0; s->n_axes <= s->n_patched; s->n_axes++) {
+    insitu_axis *axis = &s->axes[s->n_axes];
+    int dim = s->n_axes == place ? TIME : (int)at++;
+    s->desc_of[s->n_axes] = dim;
+    axis->dim = dim_names[dim];
+    if (dim == TIME) continue;
+    while (2 * s->halo >= s->size[dim]) s->halo--;
+    axis->patch = 1 + support_below(s->size[dim] - 2 * s->halo);
+    if (!random && support_below(2)) axis->stride = 1 + support_below(5);
+    int64_t room = (int64_t)(s->size[dim] - axis->patch);
+    if (support_below(3) == 0 && !s->halo) {
+      axis->start = (int64_t)support_below((uint64_t)room + 1);
+      axis->stop = axis->start + (int64_t)axis->patch +
+                   (int64_t)support_below((uint64_t)(room - axis->start) + 1);
+    }
+  }
+  s->variable[0] = (insitu_variable){.label = "image", .halo = s->halo};
+  s->variable[1] = (insitu_variable){.label = "mask"};
+  if (support_below(2)) {
+    s->steps[1] = 1;
+    s->variable[1].steps = s->steps;
+    s->variable[1].n_steps = 1 + support_below(2);
+  }
+  int m = any_mode();
+  s->desc = (insitu_loader_desc){.api = INSITU_API,
+      .url = s->root,
+      .variables = s->variable,
+      .n_variables = 2,
+      .axes = s->axes,
+      .n_axes = (uint64_t)s->n_axes,
+      .split_axis = place,
+      .patches = random ? 1 + support_below(9) : 0,
+      .batch_size = 1 + support_below(4),
+      .block_chunks = 1 + support_below(12),
+      .unit_chunks = 1 + support_below(2),
+      .seed = support_random(),
+      .hold_epoch = 1,
+      .check = (int32_t)support_below(2),
+      .on_absent_chunk = INSITU_FILL,
+      .log_level = INSITU_LOG_OFF,
+      .io = modes[m].io,
+      .inline_io = (int32_t)support_below(2)};
+}
+
+static const insitu_axis *axis_of(const struct patched *s, int dim) {
+  for (int k = 0; k < s->n_axes; k++)
+    if (s->desc_of[k] == dim) return &s->axes[k];
+  return NULL;
+}
+
+/* Whether a patch may begin at o along y or x. */
+static bool valid(const struct patched *s, int dim, int64_t o) {
+  const insitu_axis *axis = axis_of(s, dim);
+  int64_t size = (int64_t)s->size[dim], stop = axis->stop ? axis->stop : size;
+  int64_t n = (int64_t)axis->patch, halo = (int64_t)s->halo;
+  int64_t stride = axis->stride ? (int64_t)axis->stride : n;
+  if (o < axis->start || o + n > stop || o - halo < 0 || o + n + halo > size) return false;
+  return s->desc.patches || (o - axis->start) % stride == 0;
+}
+
+/* The lengths of blocks: whole chunks, of which patches reach into at most three tenths more. */
+static void block_lengths(const struct patched *s, uint64_t block[2]) {
+  for (int d = 0; d < s->n_patched; d++) block[d] = s->chunk[d];
+  for (;;) {
+    double product = 1, most = 1;
+    int worst = 0;
+    for (int d = 0; d < s->n_patched; d++) {
+      const insitu_axis *axis = axis_of(s, d);
+      uint64_t stride = axis->stride ? axis->stride : axis->patch;
+      uint64_t chunks = (axis->patch + 2 * s->halo - 1 + s->chunk[d] - 1) / s->chunk[d];
+      double more = (double)(chunks * s->chunk[d]) / (double)block[d];
+      bool aligned = !s->desc.patches && !s->halo && axis->patch <= stride &&
+                     s->chunk[d] % stride == 0 && (uint64_t)axis->start % stride == 0;
+      if (aligned || block[d] >= s->size[d]) more = 0;
+      product *= 1 + more;
+      if (1 + more > most) {
+        most = 1 + more;
+        worst = d;
+      }
+    }
+    if (product <= 1.3) break;
+    uint64_t chunks = block[worst] / (8 * s->chunk[worst]);
+    block[worst] += s->chunk[worst] * (chunks ? chunks : 1);
+  }
+  for (int d = 0; d < s->n_patched; d++) {
+    const insitu_axis *axis = axis_of(s, d);
+    uint64_t chunks = (s->size[d] + s->chunk[d] - 1) / s->chunk[d];
+    uint64_t blocks = chunks / (block[d] / s->chunk[d]);
+    if (!blocks) blocks = 1;
+    block[d] = (chunks + blocks - 1) / blocks * s->chunk[d];
+    uint64_t stride = s->desc.patches ? 1 : axis->stride ? axis->stride : axis->patch;
+    if (stride > block[d]) block[d] *= (stride + block[d] - 1) / block[d];
+  }
+}
+
+/* Lists blocks row-major, and in each the valid first elements row-major. */
+static void list_origins(struct patched *s) {
+  uint64_t block[2] = {1, 1};
+  block_lengths(s, block);
+  s->n_blocks = s->n_origins = 0;
+  int64_t size_x = s->n_patched > 1 ? (int64_t)s->size[X] : 1;
+  for (int64_t by = 0; by * (int64_t)block[0] < (int64_t)s->size[Y]; by++)
+    for (int64_t bx = 0; bx * (int64_t)block[1] < size_x; bx++) {
+      int before = s->n_origins;
+      for (int64_t y = by * (int64_t)block[0]; y < (by + 1) * (int64_t)block[0]; y++)
+        for (int64_t x = bx * (int64_t)block[1]; x < (bx + 1) * (int64_t)block[1]; x++) {
+          if (!valid(s, Y, y) || (s->n_patched > 1 && !valid(s, X, x))) continue;
+          s->origin[s->n_origins][0] = y;
+          s->origin[s->n_origins++][1] = x;
+        }
+      if (s->n_origins > before) s->first[s->n_blocks++] = before;
+    }
+  s->first[s->n_blocks] = s->n_origins;
+}
+
+static uint64_t mix(uint64_t x) {
+  x += UINT64_C(0x9E3779B97F4A7C15);
+  x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
+  x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
+  return x ^ x >> 31;
+}
+static uint64_t below(uint64_t random, uint64_t n) {
+  return (uint64_t)((unsigned __int128)random * n >> 64);
+}
+
+/* Where patch number p of a sample begins: of those that are drawn, in a block that its group draws
+ * for all samples of a unit. */
+static void model_origin(
+    const struct patched *s, uint64_t epoch, int64_t sample, uint64_t p, int64_t origin[2]) {
+  uint64_t n = s->desc.patches, blocks = (uint64_t)s->n_blocks, rows = 1;
+  if (!n) {
+    memcpy(origin, s->origin[p], sizeof s->origin[p]);
+    return;
+  }
+  for (int which = 0; which < 2; which++)
+    for (int d = 0; d < s->array[which].ndim; d++)
+      if (s->dim[which][d] == TIME && s->array[which].chunk[d] > rows)
+        rows = s->array[which].chunk[d];
+  rows *= s->desc.unit_chunks;
+  uint64_t groups = n < blocks ? n : blocks, each = (n + groups - 1) / groups;
+  groups = (n + each - 1) / each;
+  uint64_t key = mix(mix(mix(s->desc.seed) ^ epoch) ^ 0x7061746368);
+  uint64_t unit = mix(key ^ (uint64_t)sample / rows);
+  uint64_t begin = below(mix(unit ^ 1), (uint64_t)s->n_origins),
+           shift = below(mix(unit ^ 2), groups);
+  uint64_t at = ((p / each + shift) % groups * (uint64_t)s->n_origins + begin) / groups;
+  int b = 0;
+  while (s->first[b + 1] <= (int)at) b++;
+  key = mix(mix(key ^ (uint64_t)sample) ^ p);
+  /* a block of valid first elements is a box */
+  const int64_t *lo = s->origin[s->first[b]], *hi = s->origin[s->first[b + 1] - 1];
+  for (int j = 0; j < s->n_patched; j++)
+    origin[j] = lo[j] + (int64_t)below(mix(key ^ (uint64_t)j), (uint64_t)(hi[j] - lo[j] + 1));
+}
+
+/* All elements of a row of an array. */
+static void check_row(const struct patched *s, const insitu_batch *b, int which, uint64_t row) {
+  const insitu_array *a = &b->arrays[which];
+  const struct support_array *stored = &s->array[which];
+  const insitu_variable *v = &s->variable[which];
+  uint64_t n_steps = v->n_steps ? v->n_steps : 1, each = 1, at[DIMS], extent[DIMS];
+  int64_t index[DIMS] = {0};
+  int shown = v->n_steps ? 2 : 1;
+  for (int k = 0; k < s->n_axes; k++)
+    index[s->desc_of[k]] = b->axis_indices[row * b->n_axes + (uint64_t)k];
+  for (int d = 0; d < stored->ndim; d++) {
+    int dim = s->dim[which][d];
+    const insitu_axis *axis = axis_of(s, dim);
+    extent[d] = axis && axis->patch ? axis->patch + 2 * v->halo : stored->shape[d];
+    if (dim == TIME) continue;
+    assert_int_equal(a->shape[shown++], extent[d]);
+    each *= extent[d];
+  }
+  assert_int_equal(a->ndim, shown);
+  for (uint64_t k = 0; k < n_steps * each; k++) {
+    uint64_t rest = k % each;
+    for (int d = stored->ndim; d-- > 0;) {
+      int dim = s->dim[which][d];
+      const insitu_axis *axis = axis_of(s, dim);
+      if (dim == TIME) {
+        at[d] = (uint64_t)index[TIME] + k / each;
+        continue;
+      }
+      at[d] = rest % extent[d];
+      if (axis && axis->patch) at[d] += (uint64_t)index[dim] - v->halo;
+      rest /= extent[d];
+    }
+    double got = support_get(
+        (const char *)a->data + (row * n_steps * each + k) * (uint64_t)(a->dtype & 0xff) / 8,
+        a->dtype);
+    if (got != support_as(a->dtype, support_expect(stored, at)))
+      fail_msg("%s, row %d, element %d: %g, not %g", a->name, (int)row, (int)k, got,
+          support_expect(stored, at));
+  }
+}
+
+/* An epoch: every sample has each of its patches once, and they begin where the model says. */
+static void check_epoch(struct patched *s, insitu_loader *ld, insitu_iter *it,
+    const insitu_iter_desc *d, uint64_t epoch, uint64_t reads) {
+  insitu_plan plan;
+  insitu_error err = {0};
+  insitu_stats after;
+  static unsigned char seen[8][ORIGINS];
+  uint64_t each = s->desc.patches ? s->desc.patches : (uint64_t)s->n_origins, rows = 0;
+  uint64_t drawn = d->order == INSITU_SEQUENTIAL ? 0 : epoch;
+  memset(seen, 0, sizeof seen);
+  if (insitu_loader_plan(ld, d, &plan, &err)) fail_msg("%s", err.message);
+  insitu_batch *b;
+  insitu_status status;
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    assert_int_equal(b->n_axes, s->n_axes);
+    for (uint64_t row = 0; row < b->rows; row++, rows++) {
+      const int64_t *index = b->axis_indices + row * b->n_axes;
+      int64_t located[3], at[DIMS] = {0};
+      assert_int_equal(b->sample_indices[row], index[0]);
+      assert_int_equal(insitu_iter_locate(it, epoch, b->index, row, located, &err), INSITU_OK);
+      assert_memory_equal(located, index, b->n_axes * sizeof *index);
+      for (int k = 0; k < s->n_axes; k++) at[s->desc_of[k]] = index[k];
+      uint64_t p = 0;
+      for (; p < each; p++) {
+        int64_t origin[2] = {0};
+        model_origin(s, drawn, at[TIME], p, origin);
+        bool same = origin[0] == at[Y] && (s->n_patched == 1 || origin[1] == at[X]);
+        if (same && !seen[at[TIME]][p]) break;
+      }
+      if (p == each)
+        fail_msg("sample %d has no patch left at %d, %d", (int)at[TIME], (int)at[Y], (int)at[X]);
+      seen[at[TIME]][p] = 1;
+      for (int which = 0; which < 2; which++) check_row(s, b, which, row);
+    }
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s: %s", insitu_status_name(status), err.message);
+  assert_int_equal(rows, plan.rows);
+  uint64_t samples = s->size[TIME] - (s->variable[1].n_steps == 2);
+  assert_int_equal(plan.samples, samples * each);
+  if (d->order == INSITU_SEQUENTIAL) assert_int_equal(rows, plan.samples);
+  assert_int_equal(insitu_loader_stats(ld, &after, NULL), INSITU_OK);
+  if (!epoch && !plan.estimated) assert_int_equal(after.reads - reads, plan.reads);
+}
+
+static void drawn_patches(void **state) {
+  (void)state;
+  static struct patched s;
+  char root[600];
+  snprintf(root, sizeof root, "%s", support_path("patches"));
+  int checked = 0;
+  for (int round = 0; round < 200; round++) {
+    draw_patched(&s, root);
+    list_origins(&s);
+    insitu_loader *ld;
+    insitu_error err = {0};
+    insitu_status status = insitu_loader_open(&s.desc, &ld, &err);
+    if (!s.n_origins) {
+      assert_int_equal(status, INSITU_E_SPLIT);
+      support_remove(root);
+      continue;
+    }
+    if (status) fail_msg("%s", err.message);
+    for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++) {
+      insitu_iter_desc d = {.api = INSITU_API, .split = INSITU_ALL, .order = order};
+      insitu_stats before;
+      insitu_iter *it;
+      assert_int_equal(insitu_loader_stats(ld, &before, NULL), INSITU_OK);
+      status = insitu_iter_open(ld, &d, &it, &err);
+      if (status == INSITU_E_SPLIT) continue;
+      if (status) fail_msg("%s", err.message);
+      for (uint64_t epoch = 0; epoch < 2; epoch++) check_epoch(&s, ld, it, &d, epoch, before.reads);
+      checked++;
+      insitu_iter_close(&it);
+    }
+    insitu_loader_close(&ld);
+    support_remove(root);
+  }
+  assert_true(checked > 150);
+}
+
+/* Over epochs every origin is as likely as any other for every patch: chi-square. */
+static void even(void **state) {
+  (void)state;
+  char root[600];
+  snprintf(root, sizeof root, "%s", support_path("even"));
+  struct support_array a = {.name = "a",
+      .ndim = 3,
+      .shape = {3, 11, 13},
+      .chunk = {2, 4, 5},
+      .dtype = INSITU_U8,
+      .format = 3,
+      .dims = "[\"time\",\"y\",\"x\"]"};
+  support_make(root, &a);
+  enum { WIDE = 12, HIGH = 9, EPOCHS = 4000, PATCHES = 3 };
+  const insitu_axis axes[] = {{.dim = "time"}, {.dim = "y", .patch = 3}, {.dim = "x", .patch = 2}};
+  insitu_variable v = {.label = "a"};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &v,
+      .n_variables = 1,
+      .axes = axes,
+      .n_axes = 3,
+      .patches = PATCHES,
+      .batch_size = 3 * PATCHES,
+      .seed = 5};
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it = open_iter_or_fail(
+      ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED});
+  static double seen[HIGH][WIDE];
+  insitu_error err = {0};
+  for (uint64_t epoch = 0; epoch < EPOCHS; epoch++)
+    for (uint64_t row = 0; row < 3 * PATCHES; row++) {
+      int64_t index[3];
+      assert_int_equal(insitu_iter_locate(it, epoch, 0, row, index, &err), INSITU_OK);
+      assert_true(index[1] >= 0 && index[1] < HIGH && index[2] >= 0 && index[2] < WIDE);
+      seen[index[1]][index[2]]++;
+    }
+  double mean = EPOCHS * 3.0 * PATCHES / (HIGH * WIDE), sum = 0;
+  for (int y = 0; y < HIGH; y++)
+    for (int x = 0; x < WIDE; x++) sum += (seen[y][x] - mean) * (seen[y][x] - mean) / mean;
+  /* 107 degrees of freedom: above 165 in 3 cases of 10,000; spread patches stay below the mean */
+  if (sum > 165) fail_msg("chi-square is %g", sum);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  support_remove(root);
+}
+
+/* Patches of half a chunk's length, four and more for each chunk: chunks are read little more than
+ * once, and all that an epoch reads is what its patches touch. */
+static void reads(void **state) {
+  (void)state;
+  char root[600];
+  snprintf(root, sizeof root, "%s", support_path("reads"));
+  struct support_array a = {.name = "a",
+      .ndim = 3,
+      .shape = {40, 256, 256},
+      .chunk = {1, 32, 32},
+      .dtype = INSITU_U8,
+      .format = 2,
+      .zstd = true,
+      .dims = "[\"time\",\"y\",\"x\"]"};
+  support_make(root, &a);
+  const insitu_axis axes[] = {
+      {.dim = "time"}, {.dim = "y", .patch = 16}, {.dim = "x", .patch = 16}};
+  insitu_variable v = {.label = "a"};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &v,
+      .n_variables = 1,
+      .axes = axes,
+      .n_axes = 3,
+      .patches = 4 * 64,
+      .batch_size = 64,
+      .block_chunks = 8,
+      .hold_epoch = 1};
+  for (int grid = 0; grid < 2; grid++) {
+    if (grid) d.patches = 0;
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter *it = open_iter_or_fail(
+        ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED});
+    insitu_batch *b;
+    insitu_error err = {0};
+    insitu_plan plan;
+    insitu_stats stats;
+    assert_int_equal(
+        insitu_loader_plan(ld,
+            &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED},
+            &plan, &err),
+        INSITU_OK);
+    while (insitu_iter_next(it, 20000, &b, &err) == INSITU_OK) insitu_batch_release(&b);
+    assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+    assert_int_equal(plan.estimated, 0);
+    assert_int_equal(stats.reads, plan.reads);
+    assert_int_equal(stats.reads - stats.rereads, plan.distinct);
+    double most = grid ? 1.0 : 1.3; /* a grid that is aligned with chunks reads none twice */
+    if (plan.amplification > most)
+      fail_msg("grid %d: amplification %g: %d reads of %d, units %d of %d, lanes %d, window %d",
+          grid, plan.amplification, (int)plan.reads, (int)plan.distinct, (int)plan.units,
+          (int)plan.unit_rows, (int)plan.lanes, (int)plan.window);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+  support_remove(root);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(drawn_patches), cmocka_unit_test(even), cmocka_unit_test(reads)};
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
