@@ -38,8 +38,8 @@
  * The chapters of this manual:
  *    1 words                    6 coming from Python        11 formats
  *    2 how it works             7 memory, a worked budget   12 remote stores
- *    3 selection                8 my job is slow            13 devices
- *    4 several sample axes      9 threads                   14 configuration
+ *    3 selection, maps, drops   8 my job is slow            13 devices
+ *    4 sample axes, patches     9 threads                   14 configuration
  *    5 ranks and rows          10 errors                    15 contents
  *
  * ---- 1. WORDS ----
@@ -51,13 +51,14 @@
  *   chunk            what one read returns: a stored chunk, or an inner chunk of a shard
  *   reference chunk  the samples of one chunk of the variable whose chunks hold the most samples
  *   unit             what the shuffle moves whole: the anchors of a split in unit_chunks reference
- *                    chunks. Units are counted from the begin of the archive. A unit also ends
+ *                    chunks. Units are counted from the start of the archive. A unit also ends
  *                    where the next sample is no anchor of the split. With several sample axes
- *                    it is a product: see SEVERAL SAMPLE AXES
+ *                    a unit is a box: see SEVERAL SAMPLE AXES
  *   lane             one of `lanes` equal parts of an epoch's order; every batch takes the same
  *                    number of rows from each lane
  *   window           the units of one lane that are mixed together: block_chunks / unit_chunks /
  *                    lanes of them, at least 1
+ *                    (The window of a sample is what it shows: anchor + offset + each of steps)
  *   split            train, val, test (or all): a set of anchors
  *   slab             the memory of one batch on the host
  *   slot             the memory of one batch on a device
@@ -119,37 +120,40 @@
  *   selected of a sample decides neither the order nor the state, so that each rank may read a box
  *   of its own.
  *
- *   What is the same for all samples (orography, a land-sea mask, latitudes) is a fixed variable:
+ *   FIXED VARIABLES. An array that is the same for all samples (orography, a land-sea mask,
+ *   latitudes) is a fixed variable:
  *
  *     {.label = "orog", .path = "z", .fixed = 1, .select = "lat=60..30; lon=-30..60"}
  *
  *   Every batch shows it as an array without an axis of rows, here of shape (latitudes,
  *   longitudes). slices and select may name any of its axes. offset, steps, map and into may not be
- *   used. It is read once, when the loader is opened, as insitu_read reads: an absent chunk is its
- *   fill value, NaN too, unless on_absent_chunk is INSITU_RAISE. There is one copy, in host memory
- *   or on the device that `device` names, at one address for all batches of all iterators. It may
- *   only be read: a program that writes to it in host memory gets a segmentation fault, unless that
- *   memory is page-locked or from desc.alloc. It lives until the loader is closed and all its
- *   batches, and tensors of the array, are released. It decides neither the order nor the state: a
- *   state may be restored with other fixed variables, or without any.
+ *   used. The array is read once, when the loader is opened, as insitu_read reads: an absent chunk
+ *   is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE. There is one copy, in host
+ *   memory or on the device that `device` names, at one address for all batches of all iterators.
+ *   The copy may only be read: a program that writes to it in host memory gets a segmentation
+ *   fault, unless that memory is page-locked or from desc.alloc. The copy lives until the loader is
+ *   closed and all its batches, and tensors of the array, are released. Fixed variables decide
+ *   neither the order nor the state: a state may be restored with other ones, or without any.
  *
- *   A rollout that grows: the variables have the steps of the longest one, and before an epoch the
- *   iterator is told how many are shown. Samples, order, states and memory stay those of all steps;
- *   shapes and reads follow. Whoever resumes says it again:
+ *   GROWING ROLLOUTS. Give the variables the steps of the longest rollout. Before an epoch, tell
+ *   the iterator how many of the steps its batches show. Samples, order, states and memory stay
+ *   those of all steps; shapes and reads are those of the shown ones. A program that resumes sets
+ *   the steps again:
  *
  *     if (resume) insitu_iter_restore(train, &state, &err);
  *     insitu_iter_set_steps(train, "y", 1 + epoch / 5, &err);
  *
- *   MAPS. The samples of the first variable's array are the anchors. Other arrays may have more or
- *   fewer of them, from another date on: each array has a map from anchors to its own samples, and
- *   an anchor without a partner in some array is dropped, and counted. offset and steps count
- *   samples of the array itself: steps -5 to 0 of hourly fluxes are the six hours up to the sample
- *   of a 6-hourly state. sample_dim finds the axis by name: it may be the second one of an image
- *   (t, c, z, y, x) and the first one of its mask (z, y, x), chunked in other ways.
+ *   MAPS. The samples of the first variable's array are the anchors (fixed variables apart). Other
+ *   arrays may have more or fewer samples, or begin at another date: each array has a map from
+ *   anchors to its own samples, its partners. An anchor without a partner in some array is dropped,
+ *   and counted. offset and steps count samples of the array itself: steps -5 to 0 of hourly fluxes
+ *   are the six hours up to the sample of a 6-hourly state. sample_dim finds the axis by name: z
+ *   may be the third axis of an image (t, c, z, y, x) and the first one of its mask (z, y, x), and
+ *   chunks may differ.
  *
  *     map = 0                Arrays of one length belong together by index. Where they have
  *                            coordinates of their own, since they lie in different groups or name
- *                            the axis differently, open reads these and compares them: a
+ *                            the axis differently, open reads and compares the coordinates: a
  *                            difference is an error that names the first pair. Arrays of other
  *                            lengths are joined by their coordinates.
  *     INSITU_BY_COORDINATE   joined by coordinates, whatever the lengths
@@ -157,22 +161,24 @@
  *                            or anchor / -rate where that divides
  *     INSITU_BY_INDEX_FLOOR  anchor / -rate, rounded down: several anchors show one sample
  *
- *   Coordinates are joined where they are equal, and must rise throughout, or fall. Dates are
- *   compared as instants, in whatever units they are written. Arrays beside each other share a
- *   coordinate, which is not read. What is read for a split lies in the split: samples of another
- *   array belong to the interval of anchors that their coordinate lies in, by a rate n that of
- *   anchor * n. A reference chunk is counted in anchors, by what most anchors are joined by. Name
- *   the coarser array first: an array that has a partner for every sixth anchor makes units of one
- *   sample. A map needs an only sample axis.
+ *   Samples are joined where their coordinates are equal. A coordinate must rise throughout, or
+ *   fall throughout. Dates are compared as instants, in whatever units they are written. Arrays of
+ *   one length in one group share their coordinate, which is not read. What is read for a split
+ *   lies in the split: samples of another array belong to the split between whose anchors their
+ *   coordinate lies; by a rate n, anchors [a, b) own the samples [a * n, b * n). A chunk of another
+ *   array counts as many anchors as it spans. Name the coarser array first: where only every sixth
+ *   anchor has a partner, each unit is one sample. A map needs a single sample axis, without
+ *   patches.
  *
  *     const int64_t six[] = {-5, -4, -3, -2, -1, 0};
  *     const insitu_variable joined[] = {{.label = "state", .path = "6h/t"},
  *                                       {.label = "flux", .path = "1h/tp", .steps = six,
  *                                        .n_steps = 6}};
  *
- *   No sample is dropped silently. insitu_plan, insitu_loader_describe, `insitu plan` and the log
- *   (level info, when an iterator is opened) have one table: the samples of the archive, less what
- *   each reason drops, are what an epoch delivers. A sample counts for the first reason that holds:
+ *   DROPS. No sample is dropped silently. insitu_plan, insitu_loader_describe, `insitu plan` and
+ *   the log (level info, when an iterator is opened) have one table: the samples of the archive,
+ *   less what each reason drops, are what an epoch delivers. With patches the table counts patches.
+ *   A sample counts for the first reason that holds:
  *
  *     range          it lies outside the start and stop, or the dates, of a sample axis
  *     stride         an axis's stride leaves it out
@@ -184,24 +190,25 @@
  *     split_edge     its window leaves the split (never with split_spill)
  *     tail           too few are left for a last batch (shuffled; others in every epoch)
  *
- *   A reason below other_split that drops more than a tenth of a split is a warning in the log,
- *   when the first iterator of the split is opened. A split without enough samples for a batch is
- *   refused with the table, and with what to do about the reason that drops most.
+ *   A reason listed below other_split that drops more than a tenth of a split is a warning in the
+ *   log, when the first iterator of the split is opened. A split without enough samples for a
+ *   batch is refused with the table, and with what to do about the reason that drops most.
  *
- *   Samples that must not be shown, be that as inputs or as targets, are excluded by the manifest
- *   (desc.manifest). "excluded" is a list of ranges of indexes on the axis that the split is along;
- *   a reason may be given. Ranges may overlap. split_spill makes no exception. What belongs to an
- *   excluded sample in an array with a map is excluded, too. Without "chunks" the desc decides the
- *   split, and the counts of samples and chunks may be left out, too:
+ *   EXCLUSIONS. Samples that must be shown neither as inputs nor as targets are excluded by the
+ *   manifest, a JSON file (desc.manifest). "excluded" is a list of ranges [start, stop) of indexes
+ *   on the axis that the split is along; a reason may be given. Ranges may overlap. split_spill
+ *   shows no excluded sample. What belongs to an excluded sample in an array with a map is
+ *   excluded, too. Without "chunks" the desc decides the split, and the manifest may leave out the
+ *   counts of samples and chunks:
  *
  *     {"excluded": [{"start": 8760, "stop": 8784, "reason": "sensor off"},
  *                   {"start": 9000, "stop": 9001}]}
  *
  *   insitu_manifest_save writes exclusions with their reasons. Where all of them are whole
- *   reference chunks, these chunks are left out of the lists of the splits, and "excluded" stands
- *   inside of "chunks". Python's SplitManifest.from_json takes that, and reads none of them.
- *   Exclusions of parts of chunks are a key beside "chunks", which from_json refuses: in Python
- *   such a split would show what is excluded.
+ *   reference chunks, the splits do not list these chunks, and "excluded" stands inside "chunks".
+ *   Python's SplitManifest.from_json takes such a manifest, and reads no excluded chunk. Exclusions
+ *   of parts of chunks are a key beside "chunks", which from_json refuses: in Python such a split
+ *   would show excluded samples.
  *
  * ---- 4. SEVERAL SAMPLE AXES ----
  *
@@ -218,40 +225,42 @@
  *   every sample shows whole are fixed variables. Each axis has a range, by index or by the dates
  *   of its own coordinate, and a stride: from start on, every so many indexes take part.
  *
- *   One of the axes, split_axis, is the one that the splits cut, that split_gap and split_spill
- *   speak of, and that offset and steps of variables count along. A split has all indexes of the
- *   other axes. time_path is the coordinate of split_axis.
+ *   desc.split_axis is the number of one of the axes (0). The splits, split_gap, split_spill and
+ *   exclusions are about this axis, and offset and steps of variables count along it. A split has
+ *   all indexes of the other axes. time_path is the coordinate of this axis.
  *
- *   A reference chunk is a box now: along each axis the longest chunk among the arrays. A unit
- *   holds the anchors in unit_chunks reference chunks along split_axis and in one along each other
- *   axis. (Where a stride is longer than that, as many as hold an anchor.) All rows of a chunk are
- *   thus moved together, and shuffled ones mixed with those of other units, however many axes there
- *   are.
+ *   A reference chunk is a box now: along each axis it is as long as the longest chunk among the
+ *   arrays. A unit holds the anchors in unit_chunks reference chunks along split_axis and in one
+ *   along each other axis. (Where a stride is longer than these, a unit is longer, too.) So all
+ *   rows of a chunk move together, however many axes there are, and a shuffled epoch mixes them
+ *   with the rows of other units.
  *
- *   A sequential epoch delivers each sample exactly once: unit after unit, the last axis first, and
- *   row after row within a unit in the same way. So it goes block by block of chunks, not along the
- *   whole last axis; axis_indices say where each row belongs. Ranks have contiguous parts of it.
+ *   A sequential epoch delivers each sample exactly once: unit after unit, with the last axis the
+ *   fastest, and so within each unit. An epoch does not go along the whole last axis at once;
+ *   axis_indices tell where each row belongs. Each rank gets a contiguous part.
  *
- *   A state continues where the reference chunks along all axes, their ranges and their strides are
- *   the same.
+ *   A state continues where the reference chunks along all axes, the axes' ranges and their strides
+ *   are the same.
  *
- *   PATCHES. Along an axis of desc.axes with `patch` a sample is a box of that length, which stays
- *   an axis of the batch. At least one axis has no patch. desc.patches = n draws n patches of each
- *   sample anew in every epoch; each is a row, so that batch_size counts patches. A sequential
- *   epoch has those of epoch 0. With patches = 0 there is a grid: boxes begin at start, start +
- *   stride and so on, side by side unless stride says otherwise. Boxes lie inside the range of
- *   their axis and inside the array, with the longest `halo` of a variable. batch->axis_indices has
- *   where each begins.
+ *   PATCHES. Where an entry of desc.axes has a `patch`, a sample is cut into boxes of that length
+ *   along this axis, which stays an axis of the batch. The axis of the split has no patch. Each
+ *   patch is a row, so that batch_size counts patches. desc.patches = n draws n patches of each
+ *   sample, anew in every shuffled epoch; a sequential one shows the patches of epoch 0. With
+ *   patches = 0 there is a grid: patches begin at start, start + stride and so on, side by side
+ *   unless stride says otherwise. A variable's `halo` is a margin at both ends of each patch. All
+ *   patches lie inside the range of their axis; with the longest halo they lie inside the array.
+ *   batch->axis_indices has where each patch begins, without its halo.
  *
  *     const insitu_axis axes[] = {
  *         {.dim = "z"}, {.dim = "y", .patch = 256}, {.dim = "x", .patch = 256}};
  *     const insitu_variable parts[] = {{.label = "image", .path = "0", .halo = 16},
  *                                      {.label = "mask", .path = "labels/0"}};
  *
- *   With patches = 16, arrays[0] has the shape (rows, 288, 288) and arrays[1] (rows, 256, 256).
- *   Patches are drawn over blocks of chunks, so that a block's chunks are read once for all of its
- *   patches; blocks are so large that chunks which patches of two blocks share are at most three
- *   tenths of all.
+ *   With desc.patches = 16 each sample gives 16 rows. arrays[0] has the shape (rows, 288, 288),
+ *   arrays[1] (rows, 256, 256). A unit holds the patches of its samples that begin in one block, a
+ *   box of whole chunks, so that these chunks are read once for all of them. Patches reach beyond
+ *   their block: blocks are so large that the chunks which are read again there are at most three
+ *   tenths of a block. A state continues with the same patches and the same longest halo.
  *
  * ---- 5. RANKS AND ROWS ----
  *
@@ -272,10 +281,11 @@
  *   contiguous part of the split instead.
  *
  *   A run that is resumed keeps its order. insitu_iter_restore takes units, windows and lanes from
- *   the state where the desc leaves them zero, though defaults may be others by then. Whatever else
- *   decides the order must be the same, and is named where it is not. The archive may have grown:
- *   with split[] by range or date the same samples belong to each part, and nothing changes. With
- *   fractions, or up to an end that is left open, they are others, and the state is refused.
+ *   the state where the desc leaves them zero, even where the defaults have changed since. All else
+ *   that decides the order must be the same; an error names what differs. The archive may have
+ *   grown: where desc.split gives ranges or dates, each split keeps its samples, and nothing
+ *   changes. With fractions, or with an end that is left open, a split gets other samples, and the
+ *   state is refused.
  *
  *   Under MPI, rank and world come from MPI_Comm_rank and MPI_Comm_size. mpirun binds each of few
  *   ranks to one core, which leaves one decoding thread: use mpirun --bind-to none, or set
@@ -305,8 +315,8 @@
  *   batch.sample_indices                         batch->sample_indices
  *   dataset.describe()                           insitu_loader_describe, insitu_loader_plan
  *
- *   Three things differ. The order is another one (a seed gives another epoch than in Python). An
- *   anchor whose window leaves its split is dropped unless split_spill = 1: targets of train are
+ *   Three things differ. The order is another one (a seed gives another epoch than in Python). A
+ *   sample whose window leaves its split is dropped unless split_spill = 1: targets of train are
  *   never inputs of val. Python's transforms have no counterpart yet; variable.dtype and
  *   variable.decode convert and unpack.
  *
@@ -327,11 +337,13 @@
  *            to 16 MiB to know objects again
  *            fixed variables, in host memory whole pages of each;     fixed_bytes
  *            on devices                                               in device_bytes
+ *            maps: 32 bytes for each run of samples that are joined   (in memory_promised of
+ *            alike                                                    insitu_stats)
  *   caller   insitu_read: what it needs while it runs
  *
  *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
- *   opened, with the knob to turn. While a loader opens, a fixed variable for a device takes as
- *   many bytes of memory_budget as well. Nothing is allocated once the rings are full, but for
+ *   opened, with the knob to turn. While a loader opens, a fixed variable for a device also takes
+ *   as many bytes of memory_budget as it has. Nothing is allocated once the rings are full, but for
  *   requests to a remote store.
  *
  *   A worked budget: ERA5 at 0.25 degrees, five surface variables, float32, one field of 721 * 1440
@@ -344,15 +356,17 @@
  *     together      13 * 332 MB + 54 MB in flight + tables                  4.4 GB
  *
  *   Less memory: a smaller block_chunks makes span smaller (32: 9 slabs, 3.0 GB), and so does a
- *   smaller batch_size or dtype. prefetch_depth and max_held cost one batch each. `insitu plan`
- *   prints all of this for your archive and names the knobs that would make it fit.
+ *   smaller batch_size or dtype. prefetch_depth and max_held cost one batch each. With patches a
+ *   row is one patch with its halo; fewer patches of each sample make smaller units, and span
+ *   smaller. `insitu plan` prints all of this for your archive and names the knobs that would make
+ *   it fit.
  *
  *   Outside memory_budget are: a split of scattered chunks (under 200 bytes for each piece of it),
- *   and metadata. A metadata document has at most 64 MiB (INSITU__MAX_META). Its structure takes 8
- *   bytes for each value of more than 128 bytes: a tenth of the text in practice; twice the text
- *   in the worst case, four times while it is read. A loader keeps consolidated metadata, with 8
- *   bytes for each of its members, and the attributes of its arrays. Other documents are freed once
- *   they have been read.
+ *   the blocks of a grid of patches (a few hundred bytes for each), and metadata. A metadata
+ *   document has at most 64 MiB (INSITU__MAX_META). Its structure takes 8 bytes for each value of
+ *   more than 128 bytes: a tenth of the text in practice; twice the text in the worst case, four
+ *   times while it is read. A loader keeps consolidated metadata, with 8 bytes for each of its
+ *   members, and the attributes of its arrays. Other documents are freed once they have been read.
  *
  * ---- 8. MY JOB IS SLOW ----
  *
@@ -472,9 +486,10 @@
  *   the value of the coordinate of axis k at the row's index on it: any number, such as a latitude.
  *   time_us[row] is the row's time in microseconds, by the axis that the split is along, and
  *   insitu_date_from_us writes it as a date of the batch's calendar. A value of a time that is no
- *   date is an error when the loader is opened. Where that coordinate is no time, time_us is NULL.
- *   It is so, too, where no dates are read from the units (months, years) or the values are
- *   packed: the log (info) and insitu_loader_describe tell.
+ *   date is an error when the loader is opened. time_us is NULL where that coordinate is no time,
+ *   where its units give no dates (months, years), and where its values are packed: the log (info)
+ *   and insitu_loader_describe tell. Along an axis with a patch, the row's index is the patch's
+ *   first element, without its halo.
  *
  *   Axes have the names of dimension_names (v3) or _ARRAY_DIMENSIONS (v2). Arrays without names
  *   that an OME-NGFF image above them lists have the names of its axes (multiscales, 0.1 to 0.5),
@@ -748,7 +763,7 @@
  *   >>map        from anchors to indexes of another array
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
- *   >>split      train, val, test; units; manifests
+ *   >>split      train, val, test; units; patches; manifests
  *   >>plan       what is read when, where rows go, cost, shuffle quality
  *   >>cache      indexes of shards, each read once
  *   >>device     page-locked memory, CUDA devices, uploads
@@ -759,7 +774,7 @@
  *   >>read       insitu_read and insitu_read_strings
  *   >>fixed      fixed variables: their memory, loaded once, shared by all batches
  *   >>config     a loader's desc: its copy, origins, defaults, the memory that it takes
- *   >>dates      the time coordinate: samples by date
+ *   >>dates      coordinates of sample axes: samples by date, values and times of rows
  *   >>join       which samples of different arrays belong together
  *   >>tile       one chunk on its way, from its key to its rows
  *   >>pass       an iterator: scan, uploads, state, delivery
@@ -888,8 +903,8 @@ enum {
   INSITU_BOOL = 0x608
 };
 
-/* A half-open range on one axis of a stored array; the sample axis excepted, which only fixed
- * variables and insitu_read may narrow. */
+/* A half-open range on one axis of a stored array. A sample axis, and an axis with a patch, only
+ * fixed variables and insitu_read may narrow. */
 typedef struct insitu_slice {
   const char *dim;     /* the axis by dimension name; or NULL, and */
   int32_t axis;        /* its number in the stored array */
@@ -899,8 +914,8 @@ typedef struct insitu_slice {
 /* A labelled view of a stored array: an output of a batch or, with `into`, channels of one. Several
  * variables may share an array; each of its chunks is then read and decoded once per window for all
  * of them. Shape in the batch: (rows[, channels][, n_steps], the other axes in stored order, as
- * selected), C order; behind these, elements of S,
- * U and raw types have an axis of their own, of INSITU_U8 or, of U, INSITU_U32. */
+ * selected), C order; behind these, elements of S, U and raw types have an axis of their own, of
+ * INSITU_U8 or, of U, INSITU_U32. */
 typedef struct insitu_variable {
   const char *label; /* name in the batch; NULL: the last part of path */
   /* array in the archive, "group/array"; NULL: label; "": the archive's root is the array */
@@ -920,22 +935,24 @@ typedef struct insitu_variable {
   const char *select;
   /* optional: name of an output that this variable and others are channels of; see SELECTION */
   const char *into;
-  uint64_t halo; /* elements more at both ends of each patch: an input larger than its target */
-  /* Which samples of its array belong to those of the first variable's array, whose indexes are
-   * the anchors. 0: those with equal coordinates where both arrays have one, else those with the
-   * same index; INSITU_BY_COORDINATE, INSITU_BY_INDEX, INSITU_BY_INDEX_FLOOR. Offset and steps
-   * count samples of its own array. All variables of an array say the same; see MAPS in the manual
-   */
+  /* so many more elements at both ends of each patch, along all axes with a patch: an input may
+   * be larger than its target; see PATCHES in the manual */
+  uint64_t halo;
+  /* Which samples of its array belong to those of the first array (fixed variables apart), whose
+   * indexes are the anchors. 0: of arrays of one length those with the same index, which open
+   * checks by coordinates; of others those with equal coordinates. Else INSITU_BY_COORDINATE,
+   * INSITU_BY_INDEX, INSITU_BY_INDEX_FLOOR. Offset and steps count samples of its own array. All
+   * variables of an array say the same; see MAPS in the manual. */
   int32_t map;
   /* Of INSITU_BY_INDEX: n > 0: index = anchor * n; n < 0: index = anchor / -n, where that divides.
-   * 0: 1 */
+   * 0: 1. Of INSITU_BY_INDEX_FLOOR: n < 0 */
   int64_t rate;
   /* INSITU_HOST, INSITU_PINNED, INSITU_DEVICE, INSITU_DEVICE_OR_HOST; see DEVICES in the manual */
   int32_t place;
   /* ordinal of the CUDA device; of PINNED: the one that its batches are meant for */
   int32_t device;
-  /* 1: an array that samples have nothing to do with (orography, a mask, latitudes). Every batch
-   * shows it, without an axis of rows; see SELECTION in the manual */
+  /* 1: an array that is the same for all samples (orography, a mask, latitudes). Every batch shows
+   * it, without an axis of rows; see FIXED VARIABLES in the manual */
   int32_t fixed;
 } insitu_variable;
 
@@ -967,10 +984,10 @@ enum {
   INSITU_LOG_DEBUG = 4
 };
 
-/* Either fractions of the reference chunks (one array's coarsest chunks along the sample axis), in
- * the order train, val, test; or sample-exact ranges, by index or by date. All three all zero:
- * fractions 0.8, 0.1, 0.1.
- * Fractions are of all the archive's chunks, whatever sample_start and sample_stop leave of them: a
+/* Either fractions of the reference chunks (one array's coarsest chunks along the axis that the
+ * split is along), in the order train, val, test; or sample-exact ranges, by index or by date. All
+ * three all zero: fractions 0.8, 0.1, 0.1.
+ * Fractions are of all the archive's chunks, whatever start and stop of the axis leave of them: a
  * part ends behind the sum of its own and the earlier fractions, in chunks, rounded to the nearest,
  * halves up. Ranges must be disjoint and lie within the samples that take part. */
 typedef struct insitu_split_range {
@@ -987,11 +1004,13 @@ typedef struct insitu_axis {
   int32_t axis;        /* its number, the same in every array */
   int64_t start, stop; /* only indexes [start, stop) take part; stop 0: to the end */
   /* The same by date, as sample_from and sample_to, in the coordinate of this axis; NULL: to that
-   * end. insitu_loader_config has start and stop instead. */
+   * end. Not with a patch. insitu_loader_config has start and stop instead. */
   const char *from, *to;
-  uint64_t stride; /* every so many indexes, from start on (1; of a patch: its length) */
-  /* more than 0: not one index but a box of so many elements is shown, which stays an axis of the
-   * batch; start, stop and stride are about the boxes' first elements. See PATCHES in the manual */
+  /* from start on, every so many indexes (1; of a grid of patches: the patch's length; drawn
+   * patches have none) */
+  uint64_t stride;
+  /* more than 0: not one index but so many elements are shown, as an axis of the batch; the whole
+   * patch lies in [start, stop). See PATCHES in the manual */
   uint64_t patch;
 } insitu_axis;
 
@@ -1069,21 +1088,22 @@ typedef struct insitu_loader_desc {
   uint64_t cache_budget;      /* bytes that it may hold (16 GiB) */
   const insitu_codec *codecs; /* yours: looked up before the ones that are built in */
   uint64_t n_codecs;
-  const insitu_variable *variables; /* at least one that is not fixed, but with plan_only */
+  const insitu_variable *variables; /* one or more are not fixed; with plan_only maybe none */
   uint64_t n_variables;
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
   int32_t sample_axis;    /* its number, the same in every array (default 0) */
   /* Samples are drawn along several axes: a sample is one index on each of them. Every variable's
    * array has all of them, but for fixed ones. The slowest comes first: without a shuffle, indexes
    * on the last one change first, within a unit. NULL: sample_dim or sample_axis, and sample_start
-   * to sample_to, tell the only axis; they are unset otherwise. See SEVERAL SAMPLE AXES in the
-   * manual. */
+   * to sample_to, describe the only axis; leave these unset otherwise. See SEVERAL SAMPLE AXES in
+   * the manual. */
   const insitu_axis *axes;
   uint64_t n_axes; /* at most 8 */
-  /* The number in axes of the one that the split is along, and offset and steps of variables. */
+  /* The number in axes of the one that the split is along (0), which has no patch; offset and
+   * steps of variables count along it. */
   int32_t split_axis;
-  /* Of axes with a patch: so many patches of each sample, drawn anew in each epoch; each is a row
-   * of a batch. 0: all patches of a grid. */
+  /* Of axes with a patch: so many patches of each sample, drawn anew in each shuffled epoch; each
+   * is a row of a batch. 0: all patches of a grid. */
   uint64_t patches;
   uint64_t batch_size; /* rows per rank and batch (32) */
   uint64_t seed;       /* of the order and of a shuffled split */
@@ -1098,29 +1118,29 @@ typedef struct insitu_loader_desc {
   uint64_t lanes;
   /* split */
   int64_t sample_start, sample_stop; /* only samples [start, stop) take part; stop 0: to the end */
-  /* The same by date: only samples from the begin of sample_from to the end of sample_to, "1979",
+  /* The same by date: only samples from the start of sample_from to the end of sample_to, "1979",
    * "1979-06", "1979-06-01" or "1979-06-01T12", either NULL: to that end; see FORMATS in the
    * manual. insitu_loader_config has start and stop instead. */
   const char *sample_from, *sample_to;
-  /* Their coordinate (the array named as the sample axis, at the root or beside the array of the
-   * first variable that is not fixed). */
+  /* Their coordinate, or that of split_axis (the array named as this axis, at the root or beside
+   * the array of the first variable that is not fixed). */
   const char *time_path;
   /* 1: batches carry each row's value in the coordinate of each axis, found as above, and its time:
    * see insitu_batch. Coordinates are read whole when the loader is opened, with plan_only, too. 8
-   * bytes for each value are kept, out of memory_budget, and serve insitu_sample_dates as well. */
+   * bytes for each value are kept, taken from memory_budget; insitu_sample_dates uses them, too. */
   int32_t coordinates;
   insitu_split_range split[3];
   /* fractions: draw the chunks at random (by seed) instead of contiguously */
   int32_t split_shuffled;
-  /* Let windows read samples outside their split, and those that take no part; default: such
-   * anchors are dropped, counted. */
+  /* Let samples show what lies outside their split, or takes no part, but never what is excluded;
+   * default: such anchors are dropped, counted. */
   int32_t split_spill;
   /* Samples left out between two neighbouring splits: those of the later one that lie so near
-   * behind a sample of another, be that one left out itself or not. Excluded samples are of no
-   * split. */
+   * behind a sample of another, even behind one that is left out itself. Excluded samples are of
+   * no split. */
   uint64_t split_gap;
   /* Path of a JSON manifest that decides the split instead, or excludes samples, or both; see
-   * SELECTION in the manual. */
+   * EXCLUSIONS in the manual. */
   const char *manifest;
   /* holes */
   int32_t on_bad_chunk; /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
@@ -1185,13 +1205,14 @@ typedef struct insitu_iter_desc {
  * global batch, split and order of the iterator, epoch, next global batch, samples of the archive,
  * all little-endian; 16 bytes that are reserved and zero; a checksum of all before. fwrite it as it
  * is. A shuffled one may be restored at another world size with the same global batch.
- *   geometry   samples of a reference chunk, along each axis that samples are drawn along
- *   variables  how many; of each in turn: path, number of the sample axis, a rate and its map, and
- *              what is read at an anchor: offset + each of steps
- *   split      the anchors of the iterator's part: train, val, test or all
- * The other parts decide nothing of that, nor does what is selected of a sample, its type, label
- * and place, nor does insitu_iter_set_steps: ranks that read boxes of their own have equal states.
- * With more steps, another offset or other arrays a state is refused. */
+ *   geometry   samples of a reference chunk, along each axis that samples are drawn along; lengths,
+ *              number and blocks of patches
+ *   variables  how many are not fixed; of each in turn: path, numbers of the sample axes, a rate
+ *              and its map, and what is read at an anchor: offset + each of steps
+ *   split      the anchors of the iterator's split: train, val, test or all; where patches may lie
+ * A state holds nothing of other splits, of fixed variables, of what is selected of a sample, its
+ * type, label and place, nor of insitu_iter_set_steps: ranks that read boxes of their own have
+ * equal states. With more steps, another offset or other arrays a state is refused. */
 typedef struct insitu_state {
   unsigned char bytes[128];
 } insitu_state;
@@ -1220,7 +1241,7 @@ typedef struct insitu_batch {
   uint64_t rows;         /* batch_size, or fewer (even 0) in the last batch of a sequential epoch */
   uint64_t n_arrays;
   const insitu_array *arrays; /* in the order in which desc.variables name them first */
-  /* (rows): the index of each sample on the first axis that samples are drawn along */
+  /* (rows): the index of each sample on the sample axis; of several, on the first of desc.axes */
   const int64_t *sample_indices;
   /* (rows, n_axes): on each axis, in the order of desc.axes; of a patch the first element, without
    * a halo. insitu_sample_dates takes column desc.split_axis */
@@ -1241,7 +1262,7 @@ typedef struct insitu_batch {
 
 /* ---- what is known before reading ---- */
 /* Why an epoch of a split does not deliver an anchor of the archive. An anchor counts for the first
- * reason that holds, in this order; see SELECTION in the manual. */
+ * reason that holds, in this order; see DROPS in the manual. With patches, anchors are patches. */
 enum {
   INSITU_DROP_RANGE = 0,        /* outside start and stop, or the dates, of a sample axis */
   INSITU_DROP_STRIDE = 1,       /* left out by an axis's stride */
@@ -1265,8 +1286,8 @@ typedef struct insitu_plan {
   uint32_t order_version, estimated;
   uint64_t samples;       /* global: anchors of the split */
   uint64_t batches, rows; /* per epoch */
-  /* global: anchors of the whole archive, and how many of them each reason takes, by
-   * INSITU_DROP_...; what is left is what an epoch delivers */
+  /* global: anchors of the whole archive, and how many of them each reason drops, by
+   * INSITU_DROP_...; an epoch delivers the others */
   uint64_t space, dropped[INSITU_DROPS];
   /* global: units; rows of a full one; lanes; units of one lane's window */
   uint64_t units, unit_rows, lanes, window;
@@ -1287,7 +1308,7 @@ typedef struct insitu_plan {
   uint64_t fixed_bytes;       /* fixed arrays of the whole loader, in host memory */
   /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
   uint64_t inflight_bytes;
-  /* indexes of shards, and with desc.coordinates these, that the whole loader keeps */
+  /* of the whole loader: indexes of shards, and values of coordinates (desc.coordinates) */
   uint64_t cache_bytes;
   /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
   double variance_ratio;
@@ -1340,11 +1361,11 @@ typedef struct insitu_stats {
    * insitu_read shows */
   uint64_t absent_chunks, bad_chunks;
   uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most */
-  /* batches and chunk buffers in use, fixed arrays, tables, decode scratch and stacks, dates, and
-   * what insitu_read takes: at most */
+  /* batches and chunk buffers in use, fixed arrays, tables, decode scratch and stacks, coordinates
+   * and maps that are kept, and what insitu_read takes: at most */
   uint64_t memory_bytes_peak;
   /* what open iterators and chunks in flight may take, what insitu_read takes now, fixed arrays,
-   * and the dates that are kept: of memory_budget */
+   * and the coordinates and maps that are kept: of memory_budget */
   uint64_t memory_promised;
   uint64_t inflight_peak;           /* chunks in flight at most */
   uint64_t uploads, uploaded_bytes; /* copies to devices */
@@ -1371,9 +1392,9 @@ typedef struct insitu_stats {
 typedef struct insitu_loader insitu_loader;
 typedef struct insitu_iter insitu_iter;
 
-/* Opens the archive and reads its metadata, coordinates where dates or values select, the
- * coordinates of the sample axis where arrays have different ones, and fixed variables. On error
- * *out is NULL. */
+/* Opens the archive and reads its metadata, coordinates where dates or values select or
+ * desc.coordinates is set, the coordinates of the sample axis where arrays have different ones, and
+ * fixed variables. On error *out is NULL. */
 INSITU_DEF insitu_status insitu_loader_open(
     const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err);
 
@@ -1462,8 +1483,8 @@ typedef struct insitu_date {
  * a variable with an offset: anchor + offset). With desc.axes these are indexes on axis split_axis,
  * of row r axis_indices[r * n_axes + split_axis]. The first call reads the coordinate of that axis,
  * whole, as sample_from does (time_path names another; see FORMATS in the manual), but it need not
- * rise or fall; the loader keeps 8 bytes for each sample, out of memory_budget; later calls read
- * nothing. A chunk of the coordinate that cannot be read is an error, with on_bad_chunk =
+ * rise or fall; the loader keeps 8 bytes for each sample, taken from memory_budget; later calls
+ * read nothing. A chunk of the coordinate that cannot be read is an error, with on_bad_chunk =
  * INSITU_FILL, too. [as insitu_read] */
 INSITU_DEF insitu_status insitu_sample_dates(
     insitu_loader *loader, const int64_t *samples, uint64_t n, insitu_date *out, insitu_error *err);
@@ -1540,8 +1561,8 @@ INSITU_DEF insitu_status insitu_iter_restore(
  * `output` is the output's name in the batch; n is 1 to the n_steps of its variables, and becomes
  * the length of the axis of steps. The other steps are neither read nor copied to devices. Samples,
  * order, states and memory stay those of all steps. Other iterators and insitu_loader_array show
- * what they showed. A later set_epoch or restore changes no shown steps, and a state does not hold
- * them: a program that resumes sets them again.
+ * what they showed. A later set_epoch or restore keeps the number of shown steps, but a state does
+ * not hold it: a program that resumes sets the steps again.
  * To be called where no batch is behind the iterator: before the first insitu_iter_next, after
  * insitu_iter_restore or insitu_iter_set_epoch, or when insitu_iter_next gave INSITU_END; elsewhere
  * INSITU_E_ARG. If n is another number than before, batches that were prefetched are read again;
@@ -1550,9 +1571,9 @@ INSITU_DEF insitu_status insitu_iter_restore(
 INSITU_DEF insitu_status insitu_iter_set_steps(
     insitu_iter *iter, const char *output, uint64_t n, insitu_error *err);
 
-/* The index, on each axis that samples are drawn along, of what row `row` of batch `batch` of this
- * rank shows in an epoch. Pure, but sets up the epoch's order at every call: for whole epochs use
- * insitu_order_open. [any thread] */
+/* What row `row` of batch `batch` of this rank shows in an epoch: its n_axes indexes, as in
+ * insitu_batch.axis_indices. Pure, but sets up the epoch's order at every call: for whole epochs
+ * use insitu_order_open. [any thread] */
 INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *iter, uint64_t epoch, uint64_t batch,
     uint64_t row, int64_t *index, insitu_error *err);
 
@@ -1596,11 +1617,9 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
  * with the epoch. Use it to audit a shuffle, to reproduce the order in other code, or to plan
  * reads. order_version 1: the same desc gives the same order in every release and on every machine.
  * The shuffle moves units (runs of unit_rows anchors; irregular ones, and those of some classes,
- * hold fewer). Position p is row
- * p % global_batch of batch
- * p / global_batch and belongs to lane p % lanes. window units of a lane are mixed together. The
- * epoch's last
- * anchors % global_batch are dropped.
+ * hold fewer). Position p is row p % global_batch of batch p / global_batch and belongs to lane
+ * p % lanes. window units of a lane are mixed together. The epoch's last anchors % global_batch are
+ * dropped.
  * sequential: every anchor exactly once, unmixed; each lane is one contiguous range of ceil(anchors
  * / lanes), in order. The last lanes may hold fewer or none, so that some positions of a batch are
  * empty. seed and epoch then change nothing. */
