@@ -1824,6 +1824,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_COORDINATE (UINT64_C(1) << 26)
 /* Chunks of a shuffled split or a manifest: 16 bytes each. */
 #define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27)
+#define INSITU__MAX_BLOCKS (UINT64_C(1) << 22)     /* of a grid of patches: 128 bytes each */
 #define INSITU__MAX_EXCLUSIONS (UINT64_C(1) << 20) /* ranges of a manifest: 24 bytes each */
 #define INSITU__MAX_REASON 1024                    /* bytes of one's reason, its end included */
 #define INSITU__MAX_LANES (UINT64_C(1) << 20)      /* 16 bytes each */
@@ -24931,10 +24932,10 @@ static insitu_status insitu__geometry_check_fixed(
         "with",
         label, (int)v->fixed);
   if (!v->fixed) return INSITU_OK;
-  if (v->offset || v->n_steps || v->map)
+  if (v->offset || v->n_steps || v->map || v->halo)
     return insitu__error_set(err, INSITU_E_ARG,
-        "open, variable %s: a fixed variable has no samples for offset, steps and map; leave these "
-        "out, or leave fixed out",
+        "open, variable %s: a fixed variable has no samples for offset, steps, map and halo; leave "
+        "these out, or leave fixed out",
         label);
   if (v->into)
     return insitu__error_set(err, INSITU_E_ARG,
@@ -25134,7 +25135,7 @@ static void insitu__geometry_space(struct insitu__geometry *g, const insitu_load
   }
   g->n_axes = g->n_drawn + (g->n_patch > 0);
   for (uint64_t i = 0; i < desc->n_variables; i++)
-    g->halo = insitu__base_max(g->halo, desc->variables[i].halo);
+    if (!desc->variables[i].fixed) g->halo = insitu__base_max(g->halo, desc->variables[i].halo);
 }
 
 /* Opens the arrays of all variables. */
@@ -27681,10 +27682,10 @@ static insitu_status insitu__split_patches(struct insitu__split *s, const insitu
     return insitu__error_set(err, INSITU_E_SPLIT,
         "open: the archive has more than 2^64 patches; draw fewer of each sample");
   *in_range *= patches;
-  if (s->grid && o->units > INSITU__MAX_LISTED_CHUNKS)
+  if (s->grid && o->units > INSITU__MAX_BLOCKS)
     return insitu__error_set(err, INSITU_E_SPLIT,
-        "open: a grid of patches in %" PRIu64 " blocks of chunks, at most 2^27 are listed; use "
-        "desc.patches, or a larger stride",
+        "open: a grid of patches in %" PRIu64 " blocks of chunks, at most 2^22 are listed; use "
+        "desc.patches, give the axes ranges, or write larger chunks",
         o->units);
   for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
     struct insitu__split_line *line = &s->part[p].line[number];
@@ -27696,8 +27697,9 @@ static insitu_status insitu__split_patches(struct insitu__split *s, const insitu
                 : insitu__base_ceil_div(desc->patches, insitu__base_min(desc->patches, o->units));
     line->most = s->grid ? o->unit_rows : line->group;
     for (uint64_t b = 0; s->grid && ok && b < o->units; b++) {
-      struct insitu__geometry_interval block = {
-          (int64_t)insitu__split_unit_begin(o, b), (int64_t)insitu__split_unit_begin(o, b + 1)};
+      struct insitu__geometry_interval block = {b ? line->segments[b - 1].hi : 0, 0};
+      block.hi =
+          p ? s->part[0].line[number].segments[b].hi : (int64_t)insitu__split_unit_begin(o, b + 1);
       ok = INSITU__ARRAY_PUSH(line->segments, block);
     }
     if (!s->grid)
@@ -33267,10 +33269,6 @@ static insitu_status insitu__config_check_patches(
       return insitu__error_set(err, INSITU_E_ARG,
           "open: the halo of variable %" PRIu64 " is more than 2^48; correct it", i);
   }
-  if (d->patches > INSITU__MAX_LISTED_CHUNKS)
-    return insitu__error_set(err, INSITU_E_ARG,
-        "open: patches is %" PRIu64 ", at most 2^27 of a sample make sense; correct it",
-        d->patches);
   if (patched || (!d->patches && !halo)) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_ARG,
       "open: %s is set, and no axis has a patch; set the patch of the axes that are cut",
@@ -33553,6 +33551,7 @@ static uint64_t insitu__config_footprint_chunk(const insitu_loader *ld) {
                    ld->geometry.n_regions * (sizeof(struct insitu__box) + 1) +
                    ld->footprint.list_entries * sizeof(struct insitu__loader_entry);
 
+  if (ld->geometry.n_patch) bytes += sizeof(struct insitu__loader_patches);
   if (insitu__config_caches(ld))
     bytes += insitu__disk_read_bytes(&ld->source.disk, INSITU__LOADER_IOV);
   return bytes;

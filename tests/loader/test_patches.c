@@ -4,6 +4,7 @@
 #include "support.h"
 #include "modes.h"
 #include "archive.h"
+#include <math.h>
 
 enum { Y, X, TIME, CHANNEL, DIMS, LONGEST = 14, ORIGINS = 4096 };
 static const char *const dim_names[DIMS] = {"y", "x", "time", "channel"};
@@ -454,8 +455,199 @@ static void reads(void **state) {
   support_remove(root);
 }
 
+/* What a pass shows of one row: its place, and the first element of each array. */
+struct shown {
+  int64_t index[3];
+  double first[2];
+};
+
+/* The rest of an epoch from this iterator, appended to `to`. */
+static int rest_of(insitu_iter *it, struct shown *to, int n) {
+  insitu_batch *b;
+  insitu_error err = {0};
+  insitu_status status;
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    for (uint64_t row = 0; row < b->rows; row++, n++) {
+      memcpy(to[n].index, b->axis_indices + row * 3, sizeof to[n].index);
+      for (int i = 0; i < 2; i++) {
+        const insitu_array *a = &b->arrays[i];
+        to[n].first[i] = support_get((const char *)a->data + row * a->row_bytes, a->dtype);
+      }
+      assert_non_null(b->coordinates);
+      for (int k = 0; k < 3; k++) /* the axis of samples has a coordinate, patches have none */
+        if (k) assert_true(isnan(b->coordinates[row * 3 + (uint64_t)k]));
+        else assert_true(b->coordinates[row * 3] == 10.0 * (double)to[n].index[0]);
+    }
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s: %s", insitu_status_name(status), err.message);
+  return n;
+}
+
+/* Ranks share an epoch; a pass resumes in the middle of it, also with the units of the state; shown
+ * steps change nothing else. Drawn patches and a grid. */
+static void passes(void **state) {
+  (void)state;
+  char root[600];
+  snprintf(root, sizeof root, "%s", support_path("passes"));
+  double times[6];
+  for (int i = 0; i < 6; i++) times[i] = 10 * i;
+  struct support_array arrays[] = {{.name = "a",
+                                       .ndim = 3,
+                                       .shape = {6, 20, 24},
+                                       .chunk = {2, 8, 8},
+                                       .dtype = INSITU_I32,
+                                       .format = 3,
+                                       .dims = "[\"time\",\"y\",\"x\"]"},
+      {.name = "time",
+          .ndim = 1,
+          .shape = {6},
+          .chunk = {6},
+          .dtype = INSITU_F64,
+          .format = 3,
+          .dims = "[\"time\"]",
+          .values = times}};
+  for (int i = 0; i < 2; i++) support_make(root, &arrays[i]);
+  const insitu_axis axes[] = {{.dim = "time"}, {.dim = "y", .patch = 4}, {.dim = "x", .patch = 6}};
+  static const int64_t steps[] = {0, 1};
+  insitu_variable v[] = {{.label = "in", .path = "a", .halo = 2},
+      {.label = "out", .path = "a", .steps = steps, .n_steps = 2}};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = v,
+      .n_variables = 2,
+      .axes = axes,
+      .n_axes = 3,
+      .batch_size = 4,
+      .lanes = 4,
+      .coordinates = 1,
+      .seed = 9};
+  const insitu_iter_desc pass = {
+      .api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED, .epoch = 1};
+  for (int grid = 0; grid < 2; grid++) {
+    static struct shown whole[500], other[500];
+    insitu_error err = {0};
+    insitu_batch *b;
+    d.patches = grid ? 0 : 11;
+    d.unit_chunks = 2;
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter *it = open_iter_or_fail(ld, &pass);
+    int n = rest_of(it, whole, 0);
+    assert_true(n >= 24);
+
+    /* The same order goes on behind any batch, in a loader that leaves the units to the state. */
+    assert_int_equal(insitu_iter_set_epoch(it, 1, &err), INSITU_OK);
+    insitu_state after;
+    for (int i = 0; i < 3; i++) {
+      b = next_batch_or_fail(it);
+      after = b->after;
+      insitu_batch_release(&b);
+    }
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+    d.unit_chunks = 0;
+    ld = open_or_fail(&d);
+    it = open_iter_or_fail(ld, &pass);
+    assert_int_equal(insitu_iter_restore(it, &after, &err), INSITU_OK);
+    assert_int_equal(insitu_iter_set_steps(it, "out", 1, &err), INSITU_OK);
+    assert_int_equal(rest_of(it, other, 12), n);
+    assert_memory_equal(whole + 12, other + 12, (size_t)(n - 12) * sizeof *whole);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+
+    /* Two ranks: rows 0 1 and 2 3 of each batch. */
+    d.unit_chunks = 2;
+    d.batch_size = 2;
+    d.world = 2;
+    for (d.rank = 0; d.rank < 2; d.rank++) {
+      ld = open_or_fail(&d);
+      it = open_iter_or_fail(ld, &pass);
+      int rows = rest_of(it, other, 0);
+      assert_int_equal(rows, n / 2);
+      for (int i = 0; i < rows; i++)
+        assert_memory_equal(&other[i], &whole[i / 2 * 4 + d.rank * 2 + i % 2], sizeof *other);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+    }
+    d.batch_size = 4;
+    d.rank = d.world = 0;
+
+    /* Another patch is another draw space. */
+    insitu_axis larger[3];
+    memcpy(larger, axes, sizeof larger);
+    larger[2].patch = 7;
+    d.axes = larger;
+    ld = open_or_fail(&d);
+    it = open_iter_or_fail(ld, &pass);
+    assert_int_equal(insitu_iter_restore(it, &after, &err), INSITU_E_STATE);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+    d.axes = axes;
+  }
+  support_remove(root);
+}
+
+/* What makes no sense is refused with words. */
+static void refused(void **state) {
+  (void)state;
+  char root[600];
+  snprintf(root, sizeof root, "%s", support_path("refused"));
+  struct support_array a = {.name = "a",
+      .ndim = 3,
+      .shape = {6, 20, 24},
+      .chunk = {2, 8, 8},
+      .dtype = INSITU_U8,
+      .format = 2,
+      .dims = "[\"time\",\"y\",\"x\"]"};
+  support_make(root, &a);
+  struct {
+    insitu_axis axes[3];
+    uint64_t patches, halo;
+    int32_t split_axis;
+    insitu_status status;
+    const char *says;
+  } cases[] = {
+      {{{.dim = "time"}, {.dim = "y", .patch = 21}}, 0, 0, 0, INSITU_E_SHAPE, "does not fit"},
+      {{{.dim = "time"}, {.dim = "y", .patch = 18}}, 2, 2, 0, INSITU_E_SHAPE, "a halo of 2"},
+      {{{.dim = "time"}, {.dim = "y", .patch = 8, .start = 14}}, 2, 0, 0, INSITU_E_SPLIT,
+          "no patch of 8 within [14, 20)"},
+      {{{.dim = "time"}, {.dim = "y", .patch = 8, .start = 3, .stop = 11}}, 2, 4, 0, INSITU_E_SPLIT,
+          "with a halo of 4"},
+      {{{.dim = "time"}, {.dim = "y", .patch = 8, .stride = 4}}, 2, 0, 0, INSITU_E_ARG,
+          "leave one of the two out"},
+      {{{.dim = "time"}, {.dim = "y", .patch = 8, .from = "2000"}}, 2, 0, 0, INSITU_E_ARG,
+          "give start and stop"},
+      {{{.dim = "time"}, {.dim = "y", .patch = 8}}, 2, 0, 1, INSITU_E_ARG, "split_axis is an axis"},
+      {{{.dim = "x", .patch = 3}, {.dim = "y", .patch = 8}}, 2, 0, 0, INSITU_E_ARG,
+          "all axes have"},
+      {{{.dim = "time"}, {.dim = "y"}}, 2, 0, 0, INSITU_E_ARG, "patches is set"},
+      {{{.dim = "time"}, {.dim = "y"}}, 0, 1, 0, INSITU_E_ARG, "halo is set"},
+      {{{.dim = "time"}, {.dim = "y", .patch = 8}}, (1 << 27) + 1, 0, 0, INSITU_E_ARG,
+          "at most 134217728"},
+      {{{.dim = "time"}, {.dim = "y", .patch = UINT64_MAX}}, 1, 0, 0, INSITU_E_ARG, "2^48"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    insitu_variable v = {.label = "a", .halo = cases[i].halo};
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = &v,
+        .n_variables = 1,
+        .axes = cases[i].axes,
+        .n_axes = 2,
+        .split_axis = cases[i].split_axis,
+        .patches = cases[i].patches};
+    insitu_loader *ld = NULL;
+    insitu_error err = {0};
+    insitu_status status = insitu_loader_open(&d, &ld, &err);
+    if (status != cases[i].status || !strstr(err.message, cases[i].says))
+      fail_msg(
+          "%d: %s: '%s', not '%s'", (int)i, insitu_status_name(status), err.message, cases[i].says);
+    assert_null(ld);
+  }
+  support_remove(root);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(drawn_patches), cmocka_unit_test(even), cmocka_unit_test(reads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(drawn_patches), cmocka_unit_test(even),
+      cmocka_unit_test(reads), cmocka_unit_test(passes), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
