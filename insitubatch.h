@@ -154,21 +154,22 @@
  *     map = 0                Arrays of one length belong together by index. Where they have
  *                            coordinates of their own, since they lie in different groups or name
  *                            the axis differently, open reads and compares the coordinates: a
- *                            difference is an error that names the first pair. Arrays of other
- *                            lengths are joined by their coordinates.
+ *                            difference is an error that names the first pair. Coordinates of
+ *                            strings are not compared. Arrays of other lengths are joined by
+ *                            their coordinates.
  *     INSITU_BY_COORDINATE   joined by coordinates, whatever the lengths
  *     INSITU_BY_INDEX        by index, whatever coordinates say, and by the rate: anchor * rate,
  *                            or anchor / -rate where that divides
  *     INSITU_BY_INDEX_FLOOR  anchor / -rate, rounded down: several anchors show one sample
  *
  *   Samples are joined where their coordinates are equal. A coordinate must rise throughout, or
- *   fall throughout. Dates are compared as instants, in whatever units they are written. Arrays of
- *   one length in one group share their coordinate, which is not read. What is read for a split
- *   lies in the split: samples of another array belong to the split between whose anchors their
- *   coordinate lies; by a rate n, anchors [a, b) own the samples [a * n, b * n). A chunk of another
- *   array counts as many anchors as it spans. Name the coarser array first: where only every sixth
- *   anchor has a partner, each unit is one sample. A map needs a single sample axis, without
- *   patches.
+ *   fall throughout. Dates are compared as instants, in whatever units they are written; of other
+ *   numbers the units, where both have some, must be the same. Arrays of one length in one group
+ *   share their coordinate, which is not read. What is read for a split lies in the split: samples
+ *   of another array belong to the split between whose anchors their coordinate lies; by a rate n,
+ *   anchors [a, b) own the samples [a * n, b * n). A chunk of another array counts as many anchors
+ *   as it spans. Name the coarser array first: where only every sixth anchor has a partner, each
+ *   unit is one sample. A map needs a single sample axis, without patches.
  *
  *     const int64_t six[] = {-5, -4, -3, -2, -1, 0};
  *     const insitu_variable joined[] = {{.label = "state", .path = "6h/t"},
@@ -945,7 +946,7 @@ typedef struct insitu_variable {
    * variables of an array say the same; see MAPS in the manual. */
   int32_t map;
   /* Of INSITU_BY_INDEX: n > 0: index = anchor * n; n < 0: index = anchor / -n, where that divides.
-   * 0: 1. Of INSITU_BY_INDEX_FLOOR: n < 0 */
+   * 0: 1. Of INSITU_BY_INDEX_FLOOR: n < 0: index = anchor / -n, rounded down */
   int64_t rate;
   /* INSITU_HOST, INSITU_PINNED, INSITU_DEVICE, INSITU_DEVICE_OR_HOST; see DEVICES in the manual */
   int32_t place;
@@ -1253,8 +1254,8 @@ typedef struct insitu_batch {
   const double *coordinates;
   /* With desc.coordinates, where the coordinate of the axis that the split is along is a time, else
    * NULL: (rows), the microseconds from 1970-01-01T00:00 to each row, in the coordinate's own
-   * calendar. Parts of a microsecond are cut off, of floats rounded. insitu_date_from_us writes
-   * them as dates, and says what 0 is. */
+   * calendar. Parts of a microsecond are cut off of 64-bit integers, else rounded.
+   * insitu_date_from_us writes them as dates, and says what 0 is. */
   const int64_t *time_us;
   const char *calendar; /* of time_us, such as "noleap", a constant of the library; or NULL */
   insitu_state after;   /* restore this to go on behind this batch */
@@ -4730,9 +4731,11 @@ static insitu_status insitu__order_init_shape(struct insitu__order *o, const ins
   o->lanes = d->lanes;
   o->window = d->window;
   o->sequential = d->sequential;
-  if (!insitu__order_units(o, d, shape))
+  if (!insitu__order_units(o, d, shape)) {
+    insitu__order_free(o);
     return insitu__error_set(
         err, INSITU_E_NOMEM, "order: no memory for %" PRIu64 " classes; free memory", d->n_classes);
+  }
 
   uint64_t share = d->global_batch / d->lanes; /* rows of a lane in one batch */
   if (d->sequential) {
@@ -23355,11 +23358,20 @@ static int insitu__map_compare(const struct insitu__map_values *a, uint64_t i,
   return (x.rest > y.rest) - (x.rest < y.rest);
 }
 
+/* Whether values i are equal, or both NaN. */
+static bool insitu__map_alike(
+    const struct insitu__map_values *a, const struct insitu__map_values *b, uint64_t i) {
+  int order = insitu__map_compare(a, i, b, i);
+  if (order != 2) return order == 0;
+  return __builtin_isnan(insitu__map_number(a, i).rest) &&
+         __builtin_isnan(insitu__map_number(b, i).rest);
+}
+
 /* The first index at which two coordinates of one length differ; their length: they are equal. */
 static uint64_t insitu__map_differ(
     const struct insitu__map_values *a, const struct insitu__map_values *b) {
   uint64_t i = 0;
-  while (i < a->n && insitu__map_compare(a, i, b, i) == 0) i++;
+  while (i < a->n && insitu__map_alike(a, b, i)) i++;
   return i;
 }
 
@@ -23378,13 +23390,13 @@ struct insitu__map_piece {
 
 /* From anchors, indexes of the first array's sample axis, to indexes of another array: their
  * partners. An anchor has one partner or none, and partners rise. The "place" of an anchor is the
- * first index that does not lie before it: its partner, if it has one. A place of an anchor without
- * one is that of the next anchor that has (den > 1), or rises by num from anchor to anchor (den 0).
- */
+ * first index that does not lie before it: its partner, if it is the first anchor that has it; of
+ * others that share it (fan > 1) the next index. A place of an anchor without a partner is that of
+ * the next anchor that has (den > 1), or rises by num from anchor to anchor (den 0). */
 struct insitu__map {
   struct insitu__map_piece *pieces; /* a growing array; the first begins with anchor 0 */
   int64_t anchors;                  /* of the first array */
-  int64_t fan;     /* anchors that share a partner: 1, but of INSITU_BY_INDEX_FLOOR den of all */
+  int64_t fan;     /* anchors that share a partner, at most: 1, but of INSITU_BY_INDEX_FLOOR den */
   uint64_t shared; /* anchors with a partner */
   uint64_t singles;
 };
@@ -23647,8 +23659,9 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
   struct insitu__map_piece p = {.num = rate > 0 ? rate : 1, .den = rate < 0 ? -rate : 1};
   uint64_t end = insitu__base_ceil_div(indexes, (uint64_t)p.num);
 
+  uint64_t fan = insitu__base_min((uint64_t)p.den, insitu__base_max(1, anchors));
   *m = (struct insitu__map){
-      .anchors = (int64_t)anchors, .fan = floor ? p.den : 1, .shared = anchors};
+      .anchors = (int64_t)anchors, .fan = floor ? (int64_t)fan : 1, .shared = anchors};
   if (!insitu__base_mul(end, (uint64_t)p.den, &end) || end > anchors) end = anchors;
   m->shared = floor ? end : insitu__base_ceil_div(end, (uint64_t)p.den);
   if (!floor && p.den > 1) m->singles = m->shared;
@@ -23684,6 +23697,11 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
 /* Entries of a row list (see >>rows), 8 bytes each: 64 KiB for a chunk in flight. */
 #ifndef INSITU__GEOMETRY_LIST
 #define INSITU__GEOMETRY_LIST 8192
+#endif
+
+/* Entries that a row list of one row has at most where a map lets anchors share samples. */
+#ifndef INSITU__GEOMETRY_ROW_LIST
+#define INSITU__GEOMETRY_ROW_LIST (UINT64_C(1) << 20)
 #endif
 
 /* The indexes, or anchors, from lo on that are below hi. */
@@ -24524,9 +24542,12 @@ static inline uint64_t insitu__geometry_fan(const struct insitu__geometry_array 
   return a->map ? (uint64_t)a->map->fan : 1;
 }
 
-/* Makes the spans of a row list of list_rows rows, and numbers the entries. sorted: the views. */
+/* Makes the spans of a row list of list_rows rows, and numbers the entries; UINT64_MAX of them: too
+ * many to count. sorted: the views. */
 static void insitu__geometry_spans(
     struct insitu__geometry_array *a, struct insitu__geometry_view *const *sorted) {
+  uint64_t each;
+  if (!insitu__base_mul(a->list_rows, insitu__geometry_fan(a), &each)) each = UINT64_MAX;
   a->n_spans = a->list_entries = 0;
   for (uint64_t i = 0; i < a->n_views; i++) {
     uint64_t behind = i ? (uint64_t)(sorted[i - 1]->delta - sorted[i]->delta) : UINT64_MAX;
@@ -24536,10 +24557,10 @@ static void insitu__geometry_spans(
     if (joins) { /* the anchors of this view go on where the last span's end, or are the same */
       span--;
       span->more += behind;
-      a->list_entries += behind;
+      a->list_entries = insitu__codec_add_saturating(a->list_entries, behind);
     } else {
       *span = (struct insitu__geometry_span){.first = -sorted[i]->delta, .entry = a->list_entries};
-      a->list_entries += a->list_rows * insitu__geometry_fan(a);
+      a->list_entries = insitu__codec_add_saturating(a->list_entries, each);
       a->n_spans++;
     }
 
@@ -24602,6 +24623,21 @@ static bool insitu__geometry_views_of(
   return true;
 }
 
+/* Refuses row lists that a map makes too long. */
+static insitu_status insitu__geometry_check_list(const struct insitu__geometry *g,
+    const insitu_loader_desc *desc, uint64_t i, insitu_error *err) {
+  const struct insitu__geometry_array *a = &g->arrays[i];
+  uint64_t fan = insitu__geometry_fan(a);
+  if (fan == 1 || a->list_entries <= INSITU__GEOMETRY_ROW_LIST) return INSITU_OK;
+  uint64_t variable = g->regions[a->first - 1].variable;
+  return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+      "open, array %s: by rate %" PRId64 " up to %" PRIu64 " samples of the first array share one "
+      "sample of this array, and each shows %" PRIu64 " of its steps: these are more than %" PRIu64
+      " rows for one sample (INSITU__GEOMETRY_ROW_LIST); give fewer steps, or a rate nearer to 0",
+      a->zarr.path, desc->variables[variable].rate, fan, a->n_spans,
+      (uint64_t)INSITU__GEOMETRY_ROW_LIST);
+}
+
 /* The grid of fields that some region wants, and the views, of every array. */
 static insitu_status insitu__geometry_views(
     struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
@@ -24630,6 +24666,8 @@ static insitu_status insitu__geometry_views(
           "open, array %s: one sample has more than 2^24 chunks; select fewer with slices",
           g->arrays[i].zarr.path);
     ok = ok && insitu__geometry_list(&g->arrays[i]);
+    insitu_status status = ok ? insitu__geometry_check_list(g, desc, i, err) : INSITU_OK;
+    if (status) return status;
   }
 
   if (ok) return INSITU_OK;
@@ -24827,7 +24865,8 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
   uint64_t drawn = 0; /* fixed variables decide nothing */
   for (uint64_t i = 0; i < g->n_variables; i++) drawn += !g->variables[i].fixed;
 
-  /* The lengths of axes are not in it: what is appended changes nothing by itself. */
+  /* The lengths of axes are not in it: what is appended changes nothing by itself, but where a map
+   * makes the reference chunk: insitu__map_rows looks at lengths. */
   g->hash_geometry = insitu__geometry_hash_word(0, g->along);
   for (unsigned k = 0; k < g->n_axes; k++)
     g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->axes[k].chunk);
@@ -31183,9 +31222,10 @@ static insitu_status insitu__fetch_failed(const struct insitu__zarr_array *z, co
  * The list is filled by the first walk, on the thread that has the tile then: on a worker where
  * rows are decoded, on the reactor thread where they are read straight into place.
  *
- * Memory. A list has at most INSITU__GEOMETRY_LIST entries, or one for each delta of the array if
- * these are more; max_inflight of them are part of the bytes in flight. A chunk that needs more is
- * walked in pieces of list_rows rows, and the list is filled again for each piece and walk.
+ * Memory. A list has at most INSITU__GEOMETRY_LIST entries, or those of one row if these are more:
+ * for each delta of the array one, or with a map its fan; max_inflight of them are part of the
+ * bytes in flight. A chunk that needs more is walked in pieces of list_rows rows, and the list is
+ * filled again for each piece and walk.
  *
  * Who may call: the thread that has the tile. Nothing suspends, and nothing is allocated but a
  * worker's scratch. Slabs are written without a lock: each row of a batch belongs to one tile for
@@ -34174,7 +34214,8 @@ static void insitu__dates_keep_await(void *arg) {
  * compared with that of the first array that has one, and maps (>>map) are made.
  *
  *   arrays of one group    find the very same coordinate: nothing is opened or read
- *   an array without one   is matched by index
+ *   an array without one   is matched by index, as is one of the same length whose coordinate is
+ *                          of strings or such, or the root's and of another length
  *   BY_INDEX               by index, too, with a map if there is a rate or another length
  *   of the same length     coordinates are read whole and must be equal
  *   of another length,     coordinates are read whole and joined by a map
@@ -34330,6 +34371,29 @@ static insitu_status insitu__join_find_await(insitu_loader *ld,
   return insitu__join_describe(c, err);
 }
 
+/* Whether array number i is joined by its coordinate, or with i 0, any array is. */
+static bool insitu__join_joins(const insitu_loader *ld, uint64_t i, unsigned axis) {
+  const struct insitu__geometry *g = &ld->geometry;
+  uint64_t samples = insitu__join_samples(&g->arrays[0], axis);
+  for (uint64_t k = i; k < (i ? i + 1 : g->n_arrays); k++) {
+    bool equal = insitu__join_samples(&g->arrays[k], axis) == samples;
+    if (insitu__join_by_index(ld, k)) continue;
+    if (!equal || insitu__join_variable(ld, k)->map == INSITU_BY_COORDINATE) return true;
+  }
+
+  return false;
+}
+
+/* Whether array number i is matched by index all the same, though its coordinate was found to be
+ * none that can be compared: of another type, or the root's, which is not of this length. */
+static bool insitu__join_waives(const insitu_loader *ld, uint64_t i, unsigned axis,
+    const struct insitu__join_coordinate *c, insitu_status status) {
+  const char *path = ld->geometry.arrays[i].zarr.path;
+  bool root = c->there && !insitu__read_folder(c->zarr.path) && insitu__read_folder(path);
+  bool none = status == INSITU_E_DTYPE || (status == INSITU_E_SHAPE && root);
+  return none && !insitu__join_joins(ld, i, axis);
+}
+
 /* Gives back the values of a coordinate. */
 static void insitu__join_forget(insitu_loader *ld, struct insitu__join_coordinate *c) {
   if (c->at) {
@@ -34430,9 +34494,10 @@ static enum insitu__join_way insitu__join_way(
     const struct insitu__join_coordinate *a, const struct insitu__join_coordinate *b) {
   bool differences =
       a->zarr.kind == INSITU__ZARR_DIFFERENCE || b->zarr.kind == INSITU__ZARR_DIFFERENCE;
-  bool same = a->zarr.kind == b->zarr.kind && !strcmp(a->units, b->units) &&
-              !strcasecmp(a->calendar, b->calendar);
-  if (same || (!a->dates && !b->dates && !differences)) return INSITU__JOIN_NUMBERS;
+  bool units = strcmp(a->units, b->units) == 0;
+  bool same = a->zarr.kind == b->zarr.kind && units && !strcasecmp(a->calendar, b->calendar);
+  bool plain = !a->dates && !b->dates && !differences;
+  if (same || (plain && (units || !a->units[0] || !b->units[0]))) return INSITU__JOIN_NUMBERS;
   return a->dates && b->dates ? INSITU__JOIN_MOMENTS : INSITU__JOIN_UNREAD;
 }
 
@@ -34587,6 +34652,14 @@ static insitu_status insitu__join_axis_await(insitu_loader *ld, unsigned axis, i
     insitu_error cause = {0};
     if (!insitu__join_asks(ld, i, axis)) continue;
     status = insitu__join_find_await(ld, a, axis, &c, &cause);
+    if (insitu__join_waives(ld, i, axis, &c, status)) {
+      insitu__report_log(ld, 2,
+          "rank %d, open, array %.160s: its samples are matched by index, because coordinate "
+          "%.160s cannot be compared: %.500s",
+          (int)ld->config.rank, a->zarr.path, c.dim, cause.message);
+      c.there = false;
+      status = INSITU_OK;
+    }
     if (status) status = insitu__join_failed(a, &c, &cause, err);
     if (!status && c.there && !first.there) {
       first = c;

@@ -134,6 +134,21 @@ static void numbers(void **state) {
   static const char packed[] = "\"scale_factor\":0.5,\"add_offset\":-3";
   opens(of(make_pair(3, whole, (struct coordinate){line(0, 2), INSITU_I16, packed})));
 
+  /* 6 hours are not 6 days, and no sample of one belongs to one of the other */
+  struct coordinate hours = {line(0, 6), INSITU_I32, "\"units\":\"hours\""},
+                    days = {line(0, 6), INSITU_I32, "\"units\":\"days\""};
+  opens(of(make_pair(3, hours, hours)));
+  insitu_loader_desc d = of(make_pair(3, hours, days));
+  insitu_variable v[2] = {pair[0], pair[1]};
+  d.variables = v;
+  for (int i = 0; i < 2; i++) {
+    REFUSED(d, INSITU_E_SHAPE, "b/time: its units are 'days', and those of a/time are 'hours'",
+        "map = INSITU_BY_INDEX");
+    v[1].map = INSITU_BY_COORDINATE;
+  }
+  v[1].map = INSITU_BY_INDEX;
+  opens(d);
+
   double off[N];
   memcpy(off, whole.values, sizeof off);
   off[3] += 0x1p-40;
@@ -142,6 +157,7 @@ static void numbers(void **state) {
   off[3] = NAN;
   struct coordinate hole = {off, INSITU_F64, NULL};
   REFUSED(of(make_pair(3, hole, whole)), INSITU_E_SHAPE, "at index 3", "a/time is nan");
+  opens(of(make_pair(3, hole, hole)));
 
   /* float64 holds no neighbours of 2^53: integers do */
   const double wide = 9007199254740992;
@@ -247,6 +263,35 @@ static void broken(void **state) {
   d = of(root);
   d.memory_budget = 100; /* not two coordinates of 96 bytes */
   REFUSED(d, INSITU_E_BUDGET, "a/time", "memory_budget");
+}
+
+/* Arrays of one length are matched by index where a coordinate cannot be compared; to join them by
+ * it is an error. */
+static void not_compared(void **state) {
+  (void)state;
+  static const char strings[] = "{\"zarr_format\":2,\"shape\":[12],\"chunks\":[12],\"dtype\":"
+                                "\"|S4\",\"compressor\":null,\"fill_value\":null,\"order\":\"C\","
+                                "\"filters\":null}";
+  struct coordinate a = {line(0, 1), INSITU_I32, NULL}, none = {NULL, 0, NULL};
+  for (int text = 0; text < 3; text++) { /* of a/x, of b/y, of both */
+    const char *root = make_pair(2, a, a);
+    char path[600];
+    for (int i = 0; i < 2; i++) {
+      snprintf(path, sizeof path, "%s/%s/time/.zarray", root, i ? "b" : "a");
+      if (text == i || text == 2) support_write(path, strings, strlen(strings));
+    }
+    insitu_variable v[2] = {pair[0], pair[1]};
+    insitu_loader_desc d = of(root);
+    d.variables = v;
+    opens(d);
+    v[1].map = INSITU_BY_COORDINATE;
+    REFUSED(d, INSITU_E_DTYPE, text == 1 ? "b/time" : "a/time", "INSITU_BY_INDEX");
+  }
+
+  /* the root's coordinate belongs to arrays of another length */
+  const char *root = make_pair(3, none, a);
+  make_coordinate(root, "time", 3, a, N - 1);
+  opens(of(root));
 }
 
 /* Arrays a/x of N samples and b/y of another number, with their coordinates. */
@@ -466,7 +511,7 @@ static void image_and_mask(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(dates), cmocka_unit_test(numbers),
       cmocka_unit_test(by_index), cmocka_unit_test(three), cmocka_unit_test(other_names),
-      cmocka_unit_test(broken), cmocka_unit_test(no_map), cmocka_unit_test(several_axes),
-      cmocka_unit_test(remote), cmocka_unit_test(image_and_mask)};
+      cmocka_unit_test(broken), cmocka_unit_test(not_compared), cmocka_unit_test(no_map),
+      cmocka_unit_test(several_axes), cmocka_unit_test(remote), cmocka_unit_test(image_and_mask)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

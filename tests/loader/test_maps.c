@@ -64,6 +64,7 @@ static void draw_join(struct drawn *d, const char *root) {
 /* What a rate joins. */
 static void draw_rate(struct drawn *d) {
   int64_t rate = (int64_t)support_below(14) - 7;
+  if (support_below(8) == 0) rate = -(INT64_C(1) << (5 + support_below(44)));
   bool floor = rate < 0 && support_below(3) > 0;
   d->v[1].map = floor ? INSITU_BY_INDEX_FLOOR : INSITU_BY_INDEX;
   d->v[1].rate = rate;
@@ -312,7 +313,66 @@ static void epochs(void **state) {
   }
 }
 
+/* Arrays x of n samples, and y, of which all anchors show the first eight of a long chunk. */
+static insitu_loader_desc shared(const char *name, int64_t n, insitu_variable v[2]) {
+  enum { CHUNK = 8192 };
+  static const int64_t steps[] = {0, 1, 2, 3, 4, 5, 6, 7};
+  const char *root = support_path(name);
+  struct support_array x = {.name = "a/x",
+      .ndim = 1,
+      .shape = {(uint64_t)n},
+      .chunk = {CHUNK},
+      .dtype = INSITU_I32,
+      .format = 3,
+      .dims = "[\"time\"]"};
+  support_make(root, &x);
+  x.name = "b/y", x.shape[0] = 20;
+  support_make(root, &x);
+  v[0] = (insitu_variable){.path = "a/x"};
+  v[1] = (insitu_variable){.path = "b/y",
+      .steps = steps,
+      .n_steps = 8,
+      .map = INSITU_BY_INDEX_FLOOR,
+      .rate = -(INT64_C(1) << 48)};
+  return (insitu_loader_desc){
+      .api = INSITU_API, .url = root, .variables = v, .n_variables = 2, .batch_size = 10};
+}
+
+/* Eight steps of 8192 rows and 2^48 anchors would be 2^64 entries of a row list. */
+static void far_rate(void **state) {
+  (void)state;
+  enum { ANCHORS = 1000 };
+  insitu_variable v[2];
+  insitu_loader_desc d = shared("far", ANCHORS, v);
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it =
+      open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL});
+  insitu_batch *b;
+  insitu_error err;
+  uint64_t seen = 0;
+  while (insitu_iter_next(it, 20000, &b, &err) == INSITU_OK) {
+    for (uint64_t row = 0; row < b->rows; row++, seen++)
+      for (uint64_t k = 0; k < 8; k++) {
+        const char *p = (const char *)b->arrays[1].data + row * b->arrays[1].row_bytes + 4 * k;
+        assert_true(support_get(p, INSITU_I32) == support_value(INSITU_I32, k));
+      }
+    insitu_batch_release(&b);
+  }
+  assert_int_equal(seen, ANCHORS);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+
+  d = shared("many", (1 << 17) + 1, v); /* eight steps: more than 2^20 entries for a row */
+  insitu_status status = insitu_loader_open(&d, &ld, &err);
+  assert_int_equal(status, INSITU_E_UNSUPPORTED);
+  has(err.message, "array b/y: by rate -281474976710656 up to 131073 samples");
+  has(err.message, "each shows 8 of its steps");
+  v[1].n_steps = 7;
+  ld = open_or_fail(&d);
+  insitu_loader_close(&ld);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(epochs)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(far_rate), cmocka_unit_test(epochs)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

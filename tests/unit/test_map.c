@@ -204,6 +204,11 @@ static void refused(void **state) {
   insitu__map_free(&m);
   assert_int_equal(insitu__map_by_rate(&m, n, n, -(INT64_C(1) << 47), true, NULL), INSITU_OK);
   assert_int_equal(insitu__map_index(&m, (int64_t)n - 1), 1);
+  assert_int_equal(m.fan, INT64_C(1) << 47);
+  insitu__map_free(&m);
+  /* no more anchors share an index than there are */
+  assert_int_equal(insitu__map_by_rate(&m, 1000, 8, -(int64_t)n, true, NULL), INSITU_OK);
+  assert_int_equal(m.fan, 1000);
   insitu__map_free(&m);
 }
 
@@ -246,6 +251,11 @@ static void numbers(void **state) {
   assert_int_equal(insitu__map_compare(&none, 0, &none, 0), 2);
   assert_int_equal(insitu__map_compare(&u, 0, &none, 0), 2);
   assert_int_equal(insitu__map_compare(&z, 0, &z, 1), 0);
+  const double gap[] = {1, NAN, 3}, filled[] = {1, 2, 3};
+  struct insitu__map_values g = {gap, 3, INSITU__MAP_REAL}, f = {filled, 3, INSITU__MAP_REAL};
+  assert_int_equal(insitu__map_differ(&g, &g), 3);
+  assert_int_equal(insitu__map_differ(&g, &f), 1);
+  assert_int_equal(insitu__map_differ(&f, &g), 1);
 }
 
 int main(void) {
