@@ -25091,7 +25091,8 @@ static void insitu__geometry_blocks(struct insitu__geometry *g, const insitu_loa
       const struct insitu__geometry_patch *patch = &g->patch[j];
       const insitu_axis *axis = &desc->axes[patch->number];
       uint64_t stride = axis->stride ? axis->stride : patch->length, beyond;
-      beyond = insitu__base_ceil_div(patch->length + 2 * g->halo - 1, patch->chunk);
+      beyond = insitu__base_ceil_div(g->halo, patch->chunk) + /* on the left, and on the right */
+               insitu__base_ceil_div(patch->length + g->halo - 1, patch->chunk);
       bool fits = !desc->patches && !g->halo && patch->length <= stride &&
                   patch->chunk % stride == 0 && (uint64_t)axis->start % stride == 0;
       if (fits || patch->block >= patch->samples) beyond = 0;
@@ -25122,6 +25123,11 @@ static insitu_status insitu__geometry_patches(
     insitu_status status = insitu__geometry_agree(g, j, err);
     if (status) return status;
     patch->length = desc->axes[patch->number].patch;
+    if (patch->samples > (uint64_t)INSITU__MAX_SAMPLES)
+      return insitu__error_set(err, INSITU_E_SHAPE,
+          "open, array %s: %" PRIu64 " elements along axes[%u] are more than this build's limit of "
+          "2^48; draw patches along another axis",
+          g->arrays[0].zarr.path, patch->samples, patch->number);
     if (patch->length > patch->samples || 2 * g->halo > patch->samples - patch->length)
       return insitu__error_set(err, INSITU_E_SHAPE,
           "open: a patch of %" PRIu64 " with a halo of %" PRIu64 " does not fit into the %" PRIu64
@@ -27680,12 +27686,13 @@ static insitu_status insitu__split_origins(struct insitu__split_part *o,
     int64_t samples = (int64_t)patch->samples, length = (int64_t)patch->length;
     int64_t halo = (int64_t)g->halo, stop = axis->stop ? axis->stop : samples;
     struct insitu__split_line *line = &o->line[j];
-    struct insitu__geometry_interval in = {axis->start, stop - length + 1};
-    if (axis->start < 0 || stop > samples || in.hi <= in.lo)
+    bool inside = axis->start >= 0 && stop >= 0 && stop <= samples;
+    if (!inside || stop - length < axis->start)
       return insitu__error_set(err, INSITU_E_SPLIT,
           "open: axes[%u] has no patch of %" PRId64 " within [%" PRId64 ", %" PRId64
           ") of its %" PRId64 " elements; correct start, stop or patch",
           patch->number, length, axis->start, stop, samples);
+    struct insitu__geometry_interval in = {axis->start, stop - length + 1};
     line->stride = axis->stride ? axis->stride : patch->length;
     if (desc->patches) line->stride = 1;
     line->group = patch->block;
@@ -27699,6 +27706,11 @@ static insitu_status insitu__split_origins(struct insitu__split_part *o,
           "open: axes[%u] has no patch of %" PRId64 " with a halo of %" PRId64
           " inside its %" PRId64 " elements; make patch or halo smaller",
           patch->number, length, halo, samples);
+    if ((uint64_t)(in.hi - in.lo) / line->group > INSITU__MAX_BLOCKS)
+      return insitu__error_set(err, INSITU_E_SPLIT,
+          "open: the patches of axes[%u] lie in more than 2^22 blocks of chunks; give the axis a "
+          "range, or write larger chunks",
+          patch->number);
   }
 
   insitu__split_hash(o);
@@ -27993,6 +28005,8 @@ static void insitu__split_print(const struct insitu__split *s, struct insitu__te
  * segments, times views, are sorted in insitu__plan_distinct. */
 #define INSITU__PLAN_EXACT_UNITS (UINT64_C(1) << 17)
 #define INSITU__PLAN_SAMPLED_WINDOWS 1024
+/* Up to so many patches are all walked; of more, windows that have about so many. */
+#define INSITU__PLAN_PATCHES (UINT64_C(1) << 20)
 #define INSITU__PLAN_QUALITY_ROWS (UINT64_C(1) << 20)
 /* distinct chunks of one lane's window: 16 bytes each, twice */
 #define INSITU__PLAN_MAX_SET (UINT64_C(1) << 26)
@@ -28154,7 +28168,12 @@ static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insi
   if (p->part->anchors < need) return insitu__plan_empty(p, part, need, err);
   /* windows overlap by the reach of the views: long enough that this re-reads at most a quarter */
   if (l->sequential) {
-    uint64_t least = 4 * insitu__base_ceil_div(insitu__geometry_reach(g), s->unit_rows);
+    uint64_t least = insitu__base_ceil_div(insitu__geometry_reach(g), s->unit_rows);
+    least = insitu__base_min(4 * least, window_units);
+    for (unsigned k = g->along + 1; k < p->part->n_lines; k++) { /* units that come in between */
+      uint64_t between = insitu__base_min(p->part->line[k].units, window_units);
+      least = insitu__base_min(least * between, window_units);
+    }
     l->lanes = world;
     l->window = insitu__base_min(window_units, insitu__base_max(1, least));
   } else {
@@ -28987,7 +29006,14 @@ static double insitu__plan_distinct_share(const struct insitu__plan *p, double f
 /* Walks this rank's windows, or evenly spaced ones of each lane. False: no memory. */
 static bool insitu__plan_count_rank(struct insitu__plan_count *n) {
   const struct insitu__plan_layout *l = &n->plan->layout;
-  uint64_t per_lane = insitu__base_max(1, INSITU__PLAN_SAMPLED_WINDOWS / l->rank_lanes);
+  uint64_t windows = INSITU__PLAN_SAMPLED_WINDOWS;
+  if (n->plan->geometry->n_patch) { /* each patch is looked at by itself */
+    uint64_t rows = n->order->lane_anchors, all;
+    if (insitu__base_mul(l->window, n->plan->part->unit_rows, &all))
+      rows = insitu__base_min(rows, all);
+    windows = insitu__base_min(windows, INSITU__PLAN_PATCHES / insitu__base_max(1, rows));
+  }
+  uint64_t per_lane = insitu__base_max(1, windows / l->rank_lanes);
 
   for (uint64_t k = 0; k < l->rank_lanes; k++) {
     uint64_t lane = l->first_lane + k, lane_rows = insitu__order_rows(n->order, lane);
@@ -29013,6 +29039,9 @@ static insitu_status insitu__plan_cost(const struct insitu__plan *p, const struc
       .order = o,
       .fields = fields,
       .exact = p->part->units / l->world <= INSITU__PLAN_EXACT_UNITS / per_window};
+  if (p->geometry->n_patch)
+    n.exact = n.exact && p->part->anchors / l->world <= INSITU__PLAN_PATCHES;
+
   bool ok = fields && touched <= INSITU__PLAN_MAX_SET &&
             insitu__plan_set_init(&n.shared, touched) && insitu__plan_set_init(&n.alone, touched) &&
             (n.exact || insitu__plan_set_init(&n.unit, touched)) &&
@@ -33219,9 +33248,9 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
     insitu__config_keep_text(ld, &axes[k].dim, &ok);
     insitu__config_keep_text(ld, &axes[k].from, &ok);
     insitu__config_keep_text(ld, &axes[k].to, &ok);
-    /* the stride of a grid of patches; drawn ones have none */
-    uint64_t stride = axes[k].patch && !desc->patches ? axes[k].patch : 1;
-    if (!axes[k].stride) axes[k].stride = stride;
+    bool drawn = axes[k].patch && desc->patches; /* such patches have no stride */
+    uint64_t stride = axes[k].patch ? axes[k].patch : 1;
+    if (!axes[k].stride && !drawn) axes[k].stride = stride;
   }
   c->axes = axes;
 
@@ -34836,13 +34865,20 @@ static bool insitu__tile_again_patches(struct insitu__loader_tile *t) {
 
   insitu__rows_walk(&w, t, 0, insitu__geometry_rows(t->array, t->chunk));
   while (insitu__rows_patch_row(t)) {
-    while (insitu__split_near_next(p->split, p->part, c->key, c->anchor, &c->near, &c->block, &end))
+    while (
+        insitu__split_near_next(p->split, p->part, c->key, c->anchor, &c->near, &c->block, &end)) {
+      /* Most blocks have no patch in an earlier window: they are asked at once. */
+      c->anchor[t->array->n_drawn] = (int64_t)c->block.first;
+      struct insitu__geometry_line line = {.n = end - c->block.first};
+      memcpy(line.at, c->anchor, (t->array->n_drawn + 1) * sizeof *line.at);
+      if (!insitu__plan_before(p, t->order, &t->window, &line)) continue;
       for (uint64_t number = c->block.first; number < end; number++) {
-        struct insitu__geometry_line line = {.n = 1};
         if (!insitu__rows_patch_near(t, number)) continue;
+        line.n = 1;
         memcpy(line.at, c->anchor, (t->array->n_drawn + 1) * sizeof *line.at);
         if (insitu__plan_before(p, t->order, &t->window, &line)) return true;
       }
+    }
     c->row++;
   }
 

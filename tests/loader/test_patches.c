@@ -142,7 +142,8 @@ static void block_lengths(const struct patched *s, uint64_t block[2]) {
     for (int d = 0; d < s->n_patched; d++) {
       const insitu_axis *axis = axis_of(s, d);
       uint64_t stride = axis->stride ? axis->stride : axis->patch;
-      uint64_t chunks = (axis->patch + 2 * s->halo - 1 + s->chunk[d] - 1) / s->chunk[d];
+      uint64_t chunk = s->chunk[d], left = (s->halo + chunk - 1) / chunk;
+      uint64_t chunks = left + (axis->patch + s->halo - 1 + chunk - 1) / chunk;
       double more = (double)(chunks * s->chunk[d]) / (double)block[d];
       bool aligned = !s->desc.patches && !s->halo && axis->patch <= stride &&
                      s->chunk[d] % stride == 0 && (uint64_t)axis->start % stride == 0;
