@@ -24855,6 +24855,8 @@ static uint64_t insitu__geometry_hash_variable(
     h = insitu__geometry_hash_word(h, (uint64_t)v->rate);
     h = insitu__geometry_hash_word(h, (uint64_t)v->map);
   }
+  const struct insitu__geometry_array *a = &g->arrays[to->array];
+  if (a->map && a->joined) h = insitu__geometry_hash_word(h, 1); /* by index, it reads others */
   h = insitu__geometry_hash_word(h, to->n_steps);
   for (uint64_t k = 0; k < to->n_steps; k++)
     h = insitu__geometry_hash_word(h, (uint64_t)insitu__geometry_delta(v, k));
@@ -32994,8 +32996,15 @@ static insitu_status insitu__fixed_load(insitu_loader *ld, uint64_t i, insitu_er
         .zarr =
             ld->geometry.arrays[v->array].zarr}; /* which stays the geometry's, as do the axes */
     memcpy(l.read.axis, v->axis, sizeof l.read.axis);
+    uint64_t bad = insitu__loader_get(&ld->count.bad_chunks);
     insitu_status status = insitu__reactor_call(&ld->reactor, insitu__fixed_read_await, &l);
     if (status) l.status = status;
+    bad = insitu__loader_get(&ld->count.bad_chunks) - bad;
+    if (!l.status && bad)
+      insitu__report_log(ld, 2,
+          "rank %d, open, variable %.200s: %" PRIu64 " damaged chunks of this fixed array are "
+          "filled in all batches; write them again",
+          (int)ld->config.rank, l.label, bad);
   }
 
   if (!l.status) insitu__device_visit(device, NULL, insitu__fixed_settle, &l);
