@@ -191,8 +191,8 @@
  *     split_edge     its window leaves the split (never with split_spill)
  *     tail           too few are left for a last batch (shuffled; others in every epoch)
  *
- *   A reason listed below other_split that drops more than a tenth of a split is a warning in the
- *   log, when the first iterator of the split is opened. A split without enough samples for a
+ *   A reason between other_split and tail that drops more than a tenth of a split is a warning in
+ *   the log, when the first iterator of the split is opened. A split without enough samples for a
  *   batch is refused with the table, and with what to do about the reason that drops most.
  *
  *   EXCLUSIONS. Samples that must be shown neither as inputs nor as targets are excluded by the
@@ -27372,7 +27372,7 @@ static uint64_t insitu__split_before(const struct insitu__split_part *p, const u
  * with that row-major number. */
 static uint64_t insitu__split_unit_begin(const void *part, uint64_t unit) {
   const struct insitu__split_part *p = (const struct insitu__split_part *)part;
-  uint64_t units[INSITU__MAX_AXES];
+  uint64_t units[INSITU__MAX_AXES] = {0};
 
   if (unit >= p->units) return p->anchors;
   insitu__split_unit_lines(p, false, unit, units);
@@ -27382,7 +27382,7 @@ static uint64_t insitu__split_unit_begin(const void *part, uint64_t unit) {
 /* The same backwards: the unit that holds an anchor. */
 static uint64_t insitu__split_unit_of(const void *part, uint64_t anchor) {
   const struct insitu__split_part *p = (const struct insitu__split_part *)part;
-  uint64_t units[INSITU__MAX_AXES], inside = 1, behind = p->anchors;
+  uint64_t units[INSITU__MAX_AXES] = {0}, inside = 1, behind = p->anchors;
 
   for (unsigned k = 0; k < p->n_lines; k++) {
     behind /= p->line[k].anchors;
@@ -27413,7 +27413,7 @@ struct insitu__split_block {
 /* The block that holds a patch of the grid. */
 static void insitu__split_grid_block(
     const struct insitu__split_part *o, uint64_t number, struct insitu__split_block *block) {
-  uint64_t units[INSITU__MAX_AXES];
+  uint64_t units[INSITU__MAX_AXES] = {0};
 
   insitu__split_unit_lines(o, false, insitu__split_unit_of(o, number), units);
   block->first = insitu__split_before(o, units);
@@ -27429,7 +27429,7 @@ static void insitu__split_grid_block(
 static void insitu__split_drawn_block(const struct insitu__split_part *o, uint64_t chunk,
     uint64_t group, uint64_t groups, struct insitu__split_block *block) {
   __extension__ typedef unsigned __int128 wide;
-  uint64_t units[INSITU__MAX_AXES], begin, shift;
+  uint64_t units[INSITU__MAX_AXES] = {0}, begin, shift;
 
   begin = insitu__split_below(insitu__order_mix(chunk ^ 1), o->anchors);
   shift = insitu__split_below(insitu__order_mix(chunk ^ 2), groups);
@@ -28114,12 +28114,14 @@ static void insitu__plan_dropped_text(const struct insitu__plan *p, char *text, 
 }
 
 /* Whether a reason takes more than a tenth of the split, which is worth a warning, and the warning.
- * What other splits have, and what is outside the range, was asked for. */
+ * What other splits have, and what is outside the range, was asked for. The tail is another one in
+ * every epoch, so that no sample is left out for good. */
 static bool insitu__plan_dropped_much(const struct insitu__split_part *part,
     const uint64_t dropped[INSITU_DROPS], int drop, char *text, size_t cap) {
   uint64_t own = part->left[INSITU_DROP_OTHER_SPLIT];
 
-  if (drop <= INSITU_DROP_OTHER_SPLIT || dropped[drop] <= own / 10) return false;
+  if (drop <= INSITU_DROP_OTHER_SPLIT || drop == INSITU_DROP_TAIL) return false;
+  if (dropped[drop] <= own / 10) return false;
   snprintf(text, cap, "%s: %" PRIu64 " of its %" PRIu64 " samples are dropped; %s",
       insitu__split_drops[drop].words, dropped[drop], own, insitu__split_drops[drop].advice);
   return true;
@@ -28269,7 +28271,7 @@ static void insitu__plan_origin(const struct insitu__plan *p, const struct insit
 static void insitu__plan_index(const struct insitu__plan *p, const struct insitu__order *o,
     const int64_t *anchor, int64_t *index) {
   const struct insitu__geometry *g = p->geometry;
-  int64_t origin[INSITU__MAX_AXES];
+  int64_t origin[INSITU__MAX_AXES] = {0};
 
   for (unsigned k = 0; k < g->n_drawn; k++) index[g->axes[k].number] = anchor[k];
   if (!g->n_patch) return;
@@ -28724,7 +28726,7 @@ static bool insitu__plan_before(const struct insitu__plan *p, const struct insit
  * has no such row. */
 static bool insitu__plan_locate(const struct insitu__plan *p, const struct insitu__order *o,
     uint64_t batch, uint64_t row, int64_t *index) {
-  int64_t anchor[INSITU__MAX_AXES];
+  int64_t anchor[INSITU__MAX_AXES] = {0};
   const struct insitu__plan_layout *l = &p->layout;
   insitu_order_place place;
 
@@ -28783,7 +28785,7 @@ static bool insitu__plan_count_chunk(
 /* Adds the chunks that hold the patch of one anchor. False: no memory. */
 static bool insitu__plan_count_patch(struct insitu__plan_count *n, const int64_t *anchor) {
   const struct insitu__geometry *g = n->plan->geometry;
-  int64_t origin[INSITU__MAX_AXES];
+  int64_t origin[INSITU__MAX_AXES] = {0};
   uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
   uint32_t view = 0;
 
@@ -28852,7 +28854,7 @@ static bool insitu__plan_count_unit(
 
   if (!n->exact) insitu__plan_set_clear(&n->unit);
   for (; n->plan->geometry->n_patch && from < to; from++) {
-    int64_t anchor[INSITU__MAX_AXES];
+    int64_t anchor[INSITU__MAX_AXES] = {0};
     insitu__split_anchor(part, u, from, anchor);
     if (!insitu__plan_count_patch(n, anchor)) return false;
   }
@@ -29142,7 +29144,7 @@ static insitu_status insitu__plan_quality(
       if (!insitu__order_at(&o, batch * g + i, &place)) continue; /* the end of a sequential lane */
       /* source rank: how many of the split's anchors lie before it in the archive, row-major over
        * units and inside of them */
-      uint64_t units[INSITU__MAX_AXES];
+      uint64_t units[INSITU__MAX_AXES] = {0};
       insitu__split_unit_lines(p->part, !p->layout.sequential, place.unit, units);
       double rank = (double)(insitu__split_before(p->part, units) + place.within);
       double step = rank > last ? rank - last : last - rank;
@@ -31464,7 +31466,7 @@ static bool insitu__rows_patch_near(struct insitu__loader_tile *t, uint64_t numb
   const struct insitu__plan *p = &t->iter->plan;
   struct insitu__loader_patches *c = t->patches;
   uint64_t halo = g->variables[g->regions[c->view->region].variable].halo;
-  int64_t origin[INSITU__MAX_AXES];
+  int64_t origin[INSITU__MAX_AXES] = {0};
 
   c->anchor[t->array->n_drawn] = (int64_t)number;
   insitu__split_patch_origin(p->split, p->part, c->key, c->anchor, &c->block, origin);
@@ -35620,7 +35622,7 @@ static void insitu__pass_row(const insitu_iter *it, const struct insitu__loader_
   const struct insitu__geometry *g = it->plan.shown;
   const struct insitu__loader_coordinate *c = it->loader->coordinate;
   double *value = (double *)(void *)(slab->memory + g->coordinates) + row * g->n_public;
-  int64_t index[INSITU__MAX_AXES];
+  int64_t index[INSITU__MAX_AXES] = {0};
 
   insitu__plan_index(&it->plan, it->sched.scan.order, anchor, index);
   ((int64_t *)(void *)(slab->memory + g->indices))[row] = index[0];
