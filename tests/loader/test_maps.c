@@ -262,7 +262,8 @@ static void epoch(const struct drawn *d, insitu_loader *ld, int32_t split, int64
 
 static void epochs(void **state) {
   (void)state;
-  int rounds = getenv("MAPS_N") ? atoi(getenv("MAPS_N")) : 250;
+  int rounds = getenv("TEST_VALGRIND") ? 25 : 250;
+  if (getenv("MAPS_N")) rounds = atoi(getenv("MAPS_N"));
   if (getenv("MAPS_SEED")) support_random_state = strtoull(getenv("MAPS_SEED"), NULL, 10);
   for (int round = 0; round < rounds; round++) {
     uint64_t seed = support_random_state;
