@@ -11,51 +11,59 @@ JOBS    ?= $(shell nproc 2>/dev/null || echo 1)
 FEATURES     = -DINSITU_WITH_ZLIB -DINSITU_WITH_LIBDEFLATE -DINSITU_WITH_BZIP2 -DINSITU_WITH_SNAPPY -DINSITU_WITH_OPENSSL
 FEATURE_LIBS = -lz -ldeflate -lbz2 -lsnappy -lcrypto
 
-WARN       = -Wall -Wextra
+# Of indentation that misleads, clang warns, and the compile checks: gcc looks up a line of the file for each statement, which is
+# half the time of compiling the header without optimization.
+WARN       = -Wall -Wextra -Wno-misleading-indentation
 TEST_FLAGS = -std=gnu11 -D_GNU_SOURCE -I. -Itests -Itests/support -Itests/cudasim $(FEATURES) $(WARN)
 LIBS       = -luring -lcurl -llz4 -lzstd $(FEATURE_LIBS) -lpthread -lm
 TEST_LIBS  = -lcmocka $(LIBS)
 # clang -O0 builds the sanitizers' programs in a fifth of gcc -O1's time, and sees more; gcc defines these macros by itself
 SAN_CC    ?= clang
-ASAN       = -O0 -g1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all -D__SANITIZE_ADDRESS__=1
+ASAN       = -O0 -g1 -Wmisleading-indentation -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all \
+  -D__SANITIZE_ADDRESS__=1
 TSAN       = -O0 -g1 -fno-omit-frame-pointer -fsanitize=thread -D__SANITIZE_THREAD__=1
 VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --fair-sched=yes
 # A test that needs one more library than the others: LIBS_test_NAME = -lNAME
 LIBS_test_blosc = -lblosc
+LIBS_test_part = -lblosc
+LIBS_test_parts = -lblosc
+LIBS_test_part_reads = -lblosc
 LIBS_test_random = -lblosc
 
 DEMO     = examples/02_train_winds.c
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp examples/*.cu)))
 FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.c)))
-TESTS    = $(basename $(notdir $(wildcard tests/*/test_*.c)))
+# The longest come first, so that none runs alone at the end
+LONG_TESTS = test_remote test_part_reads test_fault test_shard test_disk test_http_reads test_random test_kept test_maps test_tool \
+  test_tool_data test_plan test_part
+TESTS    = $(LONG_TESTS) $(filter-out $(LONG_TESTS), $(basename $(notdir $(wildcard tests/*/test_*.c))))
 # Those without threads, and those that the backend of reads may make a difference to
-PURE_TESTS = test_blosc test_box test_codec test_coro test_cudasim test_http test_map test_order test_plan test_select test_server \
-  test_sign test_text test_time test_zarr
+PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_http test_map test_order \
+  test_part test_plan test_rule test_select test_server test_sign test_text test_time test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
 # Those that call only what is public: they are linked with the implementation, which is compiled once
-LINKED_TESTS = test_axes test_corners test_dlpack test_fixed test_join test_maps test_patches \
-  test_random test_rows test_selection test_state test_steps test_stores test_strings
+LINKED_TESTS = test_axes test_corners test_dlpack test_edges test_fixed test_join test_kept test_list test_maps \
+  test_parts test_patches test_random test_rows test_selection test_space test_state test_steps test_stores test_strings
 # Those that also look into a loader: they link the public functions, and compile only the private ones that they call
-INSIDE_TESTS = test_cf test_check test_dates test_memory_store
+INSIDE_TESTS = test_cf test_check test_dates test_memory test_memory_store test_read test_tool test_tool_data
 # Those that open no loader: of the implementation, they compile only what they call
-STATIC_TESTS = $(filter-out test_coro, $(PURE_TESTS)) test_cloud test_disk test_reactor test_ring test_tool test_tool_data \
-  test_tool_remote
+STATIC_TESTS = $(filter-out test_coro, $(PURE_TESTS)) test_cloud test_disk test_reactor test_ring test_tool_remote
 CUDA_TESTS = test_cudasim test_cuda test_device
 CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d)/,$(CUDA_TESTS) gpu_simulated))
 # Valgrind is for what it alone sees, memory that was never set: in parsers, codecs, coroutines and the loader's paths. Not the
 # command, which runs in a process of its own; not the cache on disk, which kills many; nothing after a fault that is caught, where
 # Valgrind goes on with stale registers; and not programs whose bytes go through the same code as others', and which mostly wait or
-# look at lifetimes: AddressSanitizer does that as well.
+# look at lifetimes: AddressSanitizer does that as well; nor test_codec without its libraries, which only refuses more.
 VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_remote test_disk test_check test_dlpack \
-  test_remote test_remote_oom test_server, $(TESTS))
+  test_remote test_remote_oom test_server test_codec_core, $(TESTS))
 HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)
 # Programs are built side by side: their names tell nothing of the folder that they come from.
 vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 
-.PHONY: all help demo examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
+.PHONY: all help demo gallery examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
 .PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan programs-valgrind
 .DELETE_ON_ERROR:
@@ -65,6 +73,7 @@ all: deps-test
 
 help:
 	@echo 'make demo            train a small forecaster on the observed winds in examples/data'
+	@echo 'make gallery         compile and run the examples, on data made for them, and compare what they print'
 	@echo 'make test            build and run the tests'
 	@echo 'make all             build the examples into $(BUILD)/examples and the command $(BUILD)/insitu'
 	@echo 'make tools           build the command $(BUILD)/insitu'
@@ -115,6 +124,16 @@ demo: deps-build
 	@$(MAKE) --no-print-directory $(DEMO:examples/%.c=$(BUILD)/examples/%)
 	$(DEMO:examples/%.c=$(BUILD)/examples/%)
 
+# All but what needs a GPU, the demo, and what is no program: see tests/gallery/run
+GALLERY = $(filter-out 02_% 06_% 08_%,$(EXAMPLES))
+$(BUILD)/make_gallery: tools/make_gallery.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=c11 $(WARN) -O2 -o $@ $< $(LDFLAGS) -lm
+gallery: deps-build
+	@$(MAKE) --no-print-directory -j$(JOBS) $(GALLERY:%=$(BUILD)/examples/%) $(BUILD)/make_gallery
+	@$(BUILD)/make_gallery '$(BUILD)/gallery'
+	@tests/gallery/run '$(BUILD)'
+
 # ---- the command ----------------------------------------------------------------------------------------------------------------
 
 tools: deps-test
@@ -122,14 +141,14 @@ tools: deps-test
 # $(call tool,COMPILER,FLAGS)
 tool = mkdir -p $(@D) && $(1) $(CPPFLAGS) -std=c11 -I. $(FEATURES) $(WARN) $(2) -o $@ $< $(LDFLAGS) -lblosc $(LIBS)
 $(BUILD)/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h)
-	$(call tool,$(CC),-O2 -g)
+	$(call tool,$(CC),-O2 -g1)
 $(BUILD)/asan/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h)
 	$(call tool,$(SAN_CC),$(ASAN))
 
 # ---- tests ----------------------------------------------------------------------------------------------------------------------
 
-# Test programs at once: one for each core, where TEST_JOBS does not tell
-RUN = TEST_JOBS="$${TEST_JOBS:-$(JOBS)}" tests/run
+# Test programs at once: one more than there are cores, since many wait, where TEST_JOBS does not tell
+RUN = TEST_JOBS="$${TEST_JOBS:-$$(($(JOBS) + 1))}" tests/run
 
 # $(call build,COMPILER,FLAGS): one test program. Most hold the whole implementation: -O1 compiles in half the time of -O2, which
 # the examples, the command and the benchmarks are built with.
@@ -157,9 +176,11 @@ $(inside): private TEST_FLAGS := -I$(BUILD)/inside $(TEST_FLAGS) -Wno-unused-fun
 
 # All of a loader in each: they compile in half the time without any optimization, which Valgrind's runs need
 WHOLE_TESTS = $(filter-out $(STATIC_TESTS) $(LINKED_TESTS) $(INSIDE_TESTS), $(TESTS))
-$(WHOLE_TESTS:%=$(BUILD)/%): CFLAGS += -O0
-vg_programs = $(foreach t,$(VG_TESTS),$(BUILD)/$(if $(filter $(t), $(WHOLE_TESTS)),valgrind/)$(t))
-$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(STATIC_TESTS:%=$(d)/%)): \
+$(WHOLE_TESTS:%=$(BUILD)/%) $(BUILD)/gpu_simulated: CFLAGS += -O0
+# Short ones run as they are: to compile them once more takes longer
+vg_compiled = $(filter-out test_filter test_poison test_report test_stress, $(WHOLE_TESTS))
+vg_programs = $(foreach t,$(VG_TESTS),$(BUILD)/$(if $(filter $(t), $(vg_compiled)),valgrind/)$(t))
+$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(STATIC_TESTS:%=$(d)/%)) $(BUILD)/native/test_box: \
   TEST_FLAGS += -DINSITU_STATIC -Wno-unknown-warning-option -Wno-unused-function -Wno-maybe-uninitialized
 $(BUILD)/test_%: test_%.c $(HEADERS)
 	@mkdir -p $(@D)
@@ -182,7 +203,8 @@ $(BUILD)/probe_uring: tests/probe_uring.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring
 
-programs: $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box $(BUILD)/insitu $(BUILD)/probe_uring
+# What takes longest to compile comes first
+programs: $(BUILD)/insitu $(BUILD)/insitubatch.o $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box $(BUILD)/probe_uring
 programs-asan: $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
 programs-valgrind: $(vg_programs)
 programs-tsan: $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
@@ -296,8 +318,11 @@ test-gpu: deps-test
 	  { $(BUILD)/gpu --commit "$$(git describe --always --dirty 2>/dev/null || echo unknown)" $(GPU) || [ $$? = 77 ]; }; fi
 
 # libFuzzer targets for all that reads input from outside, FUZZ_SECONDS each: from the seeds in tests/corpus and tests/data, and
-# what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. INSITU_STATIC: what a target does not call is dropped.
+# what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. FUZZ_RUNS=20000 runs so many inputs instead, nearly the
+# same ones each time where build/corpus is empty; use_cmp would make them depend on where the program was loaded.
+# INSITU_STATIC: what a target does not call is dropped.
 FUZZ_SECONDS ?= 30
+FUZZ_FOR = $(if $(FUZZ_RUNS),-seed=1 -use_cmp=0 -reload=0 -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ_SECONDS))
 FUZZ ?= $(FUZZERS)
 $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(HEADERS)
 	@mkdir -p $(@D)
@@ -306,7 +331,7 @@ fuzz: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=$(BUILD)/%)
 	@tests/fuzz/fuzz_seeds.sh $(BUILD)/seeds
 	@for f in $(FUZZ); do mkdir -p $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f && \
-	  { $(BUILD)/$$f -max_total_time=$(FUZZ_SECONDS) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
+	  { $(BUILD)/$$f $(FUZZ_FOR) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \
 	  $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f tests/corpus/$$f >$(BUILD)/$$f.log 2>&1 || { cat $(BUILD)/$$f.log; exit 1; }; } && \
 	  echo "$$f: $$(sed -n 's/^stat::number_of_executed_units: //p' $(BUILD)/$$f.log) inputs"; done
 

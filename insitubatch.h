@@ -74,9 +74,40 @@
  *   directly to its place in each batch that wants it, also in batches a whole window ahead. A slab
  *   whose rows have all arrived is delivered, strictly in order.
  *
- *   Raw chunks are read by the kernel into the batch itself. The reactor reads chunks that wait for
- *   a disk, many at once. The decoding threads read small chunks that the page cache holds, without
- *   waiting.
+ *   Of a chunk that shows only some rows to a window, or only some of each row (slices, select),
+ *   no more is decoded than its codec lets alone: of blosc the blocks that have some of these rows,
+ *   of lz4 and zstd what lies before their end. What a checksum covers, and what a filter (shuffle,
+ *   delta...) or a transpose mixes, is decoded whole; gzip and zlib have checksums of their own.
+ *   Chunks that patches show are decoded whole, too. So are all chunks with on_bad_chunk =
+ *   INSITU_FILL, so that a damaged one is filled for every sample that shows it.
+ *
+ *   From servers, and of local files of more than 1 MiB, no more is read than such a decode needs
+ *   where that saves a quarter of the chunk and 128 KiB or more: of a raw chunk the wanted rows, of
+ *   blosc the head and the wanted blocks, of lz4 and zstd a beginning whose length is guessed from
+ *   the chunks before. A guess that was too short is read to the chunk's end. All reads of a chunk
+ *   are of one version of its object; one that changes meanwhile is INSITU_E_CHANGED. What goes
+ *   through cache_dir, what a checksum covers, and archives in zip files are read whole. The rules
+ *   are at >>part.
+ *
+ *   Windows of samples that overlap show a field many times: with 64 steps, up to 64 times. Slabs
+ *   then hold many copies of it, a whole window ahead. Where samples show a field again that others
+ *   show, and it takes less memory, batches are put together by a second assembly:
+ *
+ *   order -> plan -> read -> decode, keep -> gather rows into one slab -> ready -> [upload] -> next
+ *
+ *   What a window shows of a chunk is decoded once, and kept until the last batch that may show it
+ *   has gathered its rows, which workers do shortly before the batch is delivered. Windows share
+ *   what is kept. There is room for all that open windows show, of chunks they show in part for
+ *   those rows; its pages are taken as they are needed, and of large chunks that is mostly less.
+ *   insitu_plan.scatter_bytes and gather_bytes tell what both assemblies take of
+ *   memory, and desc.assembly says which it is to be. Order, values and states are the same; a
+ *   damaged chunk that is an error may be met in another batch, since the assemblies may decode
+ *   other parts of it. Chunks cannot be kept where samples are patches, where a shard has a codec
+ *   around it, and where a sample lies in more than 4,096 chunks.
+ *
+ *   Raw chunks are read by the kernel into the batch itself, or to where they are kept. The reactor
+ *   reads chunks that wait for a disk, many at once. The decoding threads read small chunks that
+ *   the page cache holds, without waiting.
  *
  *   What an archive and a configuration cost is known before any data is read: insitu_loader_plan
  *   tells reads, memory and mixing, and so does the command `insitu plan`.
@@ -154,9 +185,11 @@
  *     map = 0                Arrays of one length belong together by index. Where they have
  *                            coordinates of their own, since they lie in different groups or name
  *                            the axis differently, open reads and compares the coordinates: a
- *                            difference is an error that names the first pair. Coordinates of
- *                            strings are not compared. Arrays of other lengths are joined by
- *                            their coordinates.
+ *                            difference is an error that names the first pair. (float32 and
+ *                            float64 are compared as float32, strings are not compared.) Other
+ *                            axes of desc.axes, those with a patch, too, are compared in the same
+ *                            way, unless the map is by index. Arrays of other lengths are joined
+ *                            by their coordinates.
  *     INSITU_BY_COORDINATE   joined by coordinates, whatever the lengths
  *     INSITU_BY_INDEX        by index, whatever coordinates say, and by the rate: anchor * rate,
  *                            or anchor / -rate where that divides
@@ -168,8 +201,10 @@
  *   share their coordinate, which is not read. What is read for a split lies in the split: samples
  *   of another array belong to the split between whose anchors their coordinate lies; by a rate n,
  *   anchors [a, b) own the samples [a * n, b * n). A chunk of another array counts as many anchors
- *   as it spans. Name the coarser array first: where only every sixth anchor has a partner, each
- *   unit is one sample. A map needs a single sample axis, without patches.
+ *   as it lasts: by the rate, or as the first three joined samples in a row lie. Name the coarser
+ *   array first: where only every sixth anchor has a partner, each unit is one sample. Of several
+ *   axes in desc.axes, maps are along the one that the split is along. Along the others, those with
+ *   a patch, too, arrays have one length and belong together by index.
  *
  *     const int64_t six[] = {-5, -4, -3, -2, -1, 0};
  *     const insitu_variable joined[] = {{.label = "state", .path = "6h/t"},
@@ -183,6 +218,7 @@
  *
  *     range          it lies outside the start and stop, or the dates, of a sample axis
  *     stride         an axis's stride leaves it out
+ *     list           desc.samples has it not: see LISTS
  *     other_split    it belongs to another split, or to none
  *     excluded       the manifest excludes it, or a sample that its window shows
  *     gap            split_gap leaves it out
@@ -207,9 +243,10 @@
  *
  *   insitu_manifest_save writes exclusions with their reasons. Where all of them are whole
  *   reference chunks, the splits do not list these chunks, and "excluded" stands inside "chunks".
- *   Python's SplitManifest.from_json takes such a manifest, and reads no excluded chunk. Exclusions
- *   of parts of chunks are a key beside "chunks", which from_json refuses: in Python such a split
- *   would show excluded samples.
+ *   Python's SplitManifest.from_json takes such a manifest, and reads no excluded chunk. It does
+ *   not tell which split a chunk was taken from: opened with it, DROPS counts these samples as
+ *   other_split. Exclusions of parts of chunks are a key beside "chunks", which from_json refuses:
+ *   in Python such a split would show excluded samples.
  *
  * ---- 4. SEVERAL SAMPLE AXES ----
  *
@@ -222,9 +259,10 @@
  *     ...
  *       int64_t init = batch->axis_indices[row * 2], lead = batch->axis_indices[row * 2 + 1];
  *
- *   Every array has all of these axes, with the same lengths, anywhere among its axes; arrays that
- *   every sample shows whole are fixed variables. Each axis has a range, by index or by the dates
- *   of its own coordinate, and a stride: from start on, every so many indexes take part.
+ *   Every array has all of these axes, anywhere among its own. Along split_axis their lengths may
+ *   differ (see MAPS), along the others they are the same. Arrays that every sample shows whole are
+ *   fixed variables. Each axis has a range, by index or by the dates of its own coordinate, and a
+ *   stride: from start on, every so many indexes take part.
  *
  *   desc.split_axis is the number of one of the axes (0). The splits, split_gap, split_spill and
  *   exclusions are about this axis, and offset and steps of variables count along it. A split has
@@ -243,14 +281,43 @@
  *   A state continues where the reference chunks along all axes, the axes' ranges and their strides
  *   are the same.
  *
+ *   LISTS. desc.samples names the samples that take part, where ranges and strides cannot:
+ *   forecasts that exist, patches that show tissue. It has one row for each sample, its index on
+ *   each of axes; without axes one number. Of a grid of patches a row names a patch by where it
+ *   begins; of drawn patches it names a sample, and has no numbers for axes with a patch. Rows may
+ *   come in any order, none twice. Splits, gaps, exclusions and edges cut the list as they cut the
+ *   whole.
+ *
+ *     const int64_t pairs[][2] = {{0, 6}, {0, 12}, {7, 6}};   // (init, lead)
+ *     desc.samples = pairs[0];
+ *     desc.n_samples = 3;
+ *
+ *   A unit holds the listed anchors of its reference chunks, however scattered they are: their
+ *   chunks are read once. A chunk of which one sample is listed is read whole: see
+ *   insitu_plan.reads. A list takes 4 bytes for each sample and split that has it (all counts as
+ *   one), 40 for each unit of these splits, and 96 for each unit and iterator; while the loader
+ *   opens 24 for each sample. 10^7 samples open in a few seconds. The order is that of the list as
+ *   a set. A state continues with the same list and the same strides. A program that has a mask
+ *   lists where it is true; insitu_read reads one from the archive.
+ *
  *   PATCHES. Where an entry of desc.axes has a `patch`, a sample is cut into boxes of that length
- *   along this axis, which stays an axis of the batch. The axis of the split has no patch. Each
- *   patch is a row, so that batch_size counts patches. desc.patches = n draws n patches of each
- *   sample, anew in every shuffled epoch; a sequential one shows the patches of epoch 0. With
- *   patches = 0 there is a grid: patches begin at start, start + stride and so on, side by side
- *   unless stride says otherwise. A variable's `halo` is a margin at both ends of each patch. All
- *   patches lie inside the range of their axis; with the longest halo they lie inside the array.
- *   batch->axis_indices has where each patch begins, without its halo.
+ *   along this axis, which stays an axis of the batch. The axis of the split has no patch, unless
+ *   all axes have one (a single image, see below). Each patch is a row, so that batch_size counts
+ *   patches. desc.patches = n draws n patches of each sample, anew in every shuffled epoch; a
+ *   sequential one shows the patches of epoch 0. With patches = 0 there is a grid: patches begin at
+ *   start, start + stride and so on, side by side unless stride says otherwise. A variable's `halo`
+ *   is a margin at both ends of each patch. All patches lie inside the range of their axis; with
+ *   the longest halo they lie inside the array. batch->axis_indices has where each patch begins,
+ *   without its halo.
+ *
+ *   With edge = INSITU_FILL the patches of an axis, and their halos, may hang over its edges. Those
+ *   of a grid begin at start, start + stride and so on before stop: side by side, they show the
+ *   whole range. The middle of a drawn one, its element patch / 2, is any element of the range,
+ *   each with the same chance; axis_indices may then be below 0. A patch may be longer than its
+ *   axis, which pads small images to one size. What lies outside of the array is its fill value,
+ *   converted and decoded as an absent chunk would be, and never an error: on_absent_chunk is about
+ *   chunks. start and stop tell where patches lie. What a patch or a halo has beyond them in the
+ *   array is shown as it is.
  *
  *     const insitu_axis axes[] = {
  *         {.dim = "z"}, {.dim = "y", .patch = 256}, {.dim = "x", .patch = 256}};
@@ -261,7 +328,47 @@
  *   arrays[1] (rows, 256, 256). A unit holds the patches of its samples that begin in one block, a
  *   box of whole chunks, so that these chunks are read once for all of them. Patches reach beyond
  *   their block: blocks are so large that the chunks which are read again there are at most three
- *   tenths of a block. A state continues with the same patches and the same longest halo.
+ *   tenths of a block. A state continues with the same patches and, where they lie inside, the same
+ *   longest halo.
+ *
+ *   Where all axes have a patch, the archive is one sample: a satellite scene, a slide, a volume.
+ *   Each block of chunks is a unit, so that an epoch mixes the whole image. train and all have the
+ *   image, val and test nothing: give each split a loader of its own, with start and stop of its
+ *   axes, such as the west for train and the east for validation, whose iterator is of split all.
+ *   One list of samples serves them all: what begins in another part takes no part. There are no
+ *   offsets, steps and dates. sample_indices is where patches begin along the first axis.
+ *
+ *   ORDER BY DEFAULT. Where the desc leaves unit_chunks, block_chunks or lanes zero, a rule fills
+ *   them in. It reads the desc and the chunks of whole stored fields alone: selections, dtype,
+ *   memory_budget, cores and the world size change nothing. The section >>rule has it in full.
+ *
+ *     (a) a window has at most 16 global batches, or more while it decodes less than 256 MiB for
+ *         each 32 rows of a global batch
+ *     (b) the unit is the smallest that decodes at most 1.15 times what there is; of chunks by
+ *         blosc, zstd and lz4, and of those without a codec, the part that is wanted counts
+ *     (c) as many lanes as divide the global batch and have two units each in (a), and so many
+ *         units a lane that batches vary at most 1.5 times as much as by an ideal shuffle
+ *
+ *   Where not all can hold, (c) gives way first, then (b). The notes of insitu_loader_describe, the
+ *   log (level info) and the command `insitu plan` say which, its value, and the knob that buys it.
+ *   Fields of 1 MB in blosc chunks of one time each, a global batch of 32 rows:
+ *
+ *     shown            chunk  unit_chunks  block_chunks  lanes  amplification  variance ratio
+ *     t, t+1               1            7           448     32           1.14            1.00
+ *                          8            1            64     32           1.12            1.00
+ *                         32            1            16      8           1.03            2.48
+ *                        200            1             2      1           1.01           16.46
+ *     t-1 ... t+4          1           34           408      4           1.15            3.29
+ *                          8            5            60      4           1.12            3.29
+ *     t, t+240             1            1            64     32           2.00            1.00
+ *                          8            1            64     32           2.00            1.00
+ *
+ *   A split of less than 8 units for each of these lanes has fewer, and its windows as many units
+ *   as (c) asks for with these: insitu_plan has lanes and window of each split.
+ *
+ *   Lanes are shared by ranks: where few long chunks leave few lanes, an iterator of a larger world
+ *   is refused with the lanes to set. "pin" in insitu_loader_describe has the values that give the
+ *   same order whatever later defaults are.
  *
  * ---- 5. RANKS AND ROWS ----
  *
@@ -308,7 +415,7 @@
  *   dataset.train, .val, .test, .all             insitu_iter_open with that split
  *   dataset.set_epoch(e)                         not needed; insitu_iter_set_epoch jumps
  *   batch_size, seed, max_inflight               the same names
- *   block_chunks (16)                            block_chunks (64): the span of the shuffle
+ *   block_chunks (16)                            block_chunks (by a rule): the span of the shuffle
  *   prefetch_depth (2 batches)                   prefetch_depth (batches; default by their bytes)
  *   on_bad_chunk="fill"                          on_bad_chunk = INSITU_FILL
  *   cache_dir, cache_budget_bytes                cache_dir, cache_budget: encoded bytes; any number
@@ -326,6 +433,8 @@
  *   who      owns                                                     insitu_plan names it
  *   iterator slabs: prefetch_depth + span - 1 + max_held of them;     slabs, slab_bytes
  *            span is how many batches a window reaches into           span
+ *            or, where chunks are kept, 1 to 16 and max_held slabs,    kept_bytes, a part of
+ *            and room for the chunks of as many windows as are open    table_bytes
  *            tables of the chunks in its windows                      table_bytes
  *            tables for insitu_iter_set_steps, where there are steps   table_bytes
  *            slots on devices: max_held + 1                           device_bytes
@@ -333,17 +442,21 @@
  *            decode_threads times decode scratch
  *            indexes of shards: in a sixteenth of memory_budget, but  cache_bytes
  *            at least one for each chunk in flight
+ *            (shards of small chunks stay open: at most 1024, and at
+ *            most an eighth of the process's descriptors, ulimit -n;
+ *            16 once the program uses half of these)
  *            with desc.coordinates 8 bytes for each value of them     in cache_bytes
- *            of a remote store 288 KiB for each connection, and up    in inflight_bytes
- *            to 16 MiB to know objects again
+ *            of a remote store 288 KiB for each connection, 8 MiB     in inflight_bytes
+ *            and more to read parts of chunks, and up to 16 MiB to
+ *            know objects again
  *            fixed variables, in host memory whole pages of each;     fixed_bytes
  *            on devices                                               in device_bytes
- *            maps: 32 bytes for each run of samples that are joined   (in memory_promised of
- *            alike                                                    insitu_stats)
+ *            maps: 32 bytes for each run of samples that are joined   (insitu_loader_describe:
+ *            alike                                                    "memory", "maps")
  *   caller   insitu_read: what it needs while it runs
  *
  *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
- *   opened, with the knob to turn. While a loader opens, a fixed variable for a device also takes
+ *   opened, with values that do. While a loader opens, a fixed variable for a device also takes
  *   as many bytes of memory_budget as it has. Nothing is allocated once the rings are full, but for
  *   requests to a remote store.
  *
@@ -351,23 +464,28 @@
  *   in a chunk (4.15 MB); inputs at t, targets at t + 1; batch_size 8; everything else by default:
  *
  *     one batch     8 rows * 10 fields * 4.15 MB                            332 MB
- *     lanes, window 8 lanes; a window is 64 / 1 / 8 = 8 units of 1 sample
- *     span          a lane gives 1 row to a batch: a window of 8 rows       8 batches
- *     slabs         prefetch_depth 4 + span 8 - 1 + max_held 2              13
- *     together      13 * 332 MB + 54 MB in flight + tables                  4.4 GB
+ *     lanes, window 8 lanes; a window is 112 / 7 / 8 = 2 units of 7 samples
+ *     span          a lane gives 1 row to a batch: a window of 14 rows      14 batches
+ *     if scattered  prefetch_depth 4 + span 14 - 1 + max_held 2: 19 slabs   6.3 GB
+ *     if gathered   8 lanes * 2 units * 8 chunks, and 32 more to go on
+ *                   where windows end: 160 of each array; 1 + max_held 2
+ *                   slabs                                                   4.3 GB
+ *     together      the smaller of the two, 54 MB in flight and tables      4.4 GB
  *
- *   Less memory: a smaller block_chunks makes span smaller (32: 9 slabs, 3.0 GB), and so does a
- *   smaller batch_size or dtype. prefetch_depth and max_held cost one batch each. With patches a
- *   row is one patch with its halo; fewer patches of each sample make smaller units, and span
- *   smaller. `insitu plan` prints all of this for your archive and names the knobs that would make
- *   it fit.
+ *   Less memory: smaller windows (block_chunks 56: 4 lanes, 3.9 GB, a variance ratio of 1.46) and
+ *   smaller units (unit_chunks 4 and block_chunks 64: 3.1 GB, and chunks are decoded 1.25 times;
+ *   unit_chunks 1 and block_chunks 16: 2.1 GB, and twice), a smaller batch_size or dtype.
+ *   Scattered, prefetch_depth and max_held cost one batch each. With patches a row is one patch
+ *   with its halo; fewer patches of each sample make smaller units, and span smaller. `insitu plan`
+ *   prints all of this for your archive and names the knobs that would make it fit.
  *
  *   Outside memory_budget are: a split of scattered chunks (under 200 bytes for each piece of it),
- *   the blocks of a grid of patches (a few hundred bytes for each), and metadata. A metadata
- *   document has at most 64 MiB (INSITU__MAX_META). Its structure takes 8 bytes for each value of
- *   more than 128 bytes: a tenth of the text in practice; twice the text in the worst case, four
- *   times while it is read. A loader keeps consolidated metadata, with 8 bytes for each of its
- *   members, and the attributes of its arrays. Other documents are freed once they have been read.
+ *   a list of samples (see LISTS), the blocks of a grid of patches (a few hundred bytes for each),
+ *   and metadata. A metadata document has at most 64 MiB (INSITU__MAX_META). Its structure takes 8
+ *   bytes for each value of more than 128 bytes: a tenth of the text in practice; twice the text in
+ *   the worst case, four times while it is read. A loader keeps consolidated metadata, with 8 bytes
+ *   for each of its members, and the attributes of its arrays. Other documents are freed once they
+ *   have been read.
  *
  * ---- 8. MY JOB IS SLOW ----
  *
@@ -383,16 +501,28 @@
  *   upload     copies to the device are slower  a narrower variable.dtype or archive; fewer
  *              than reading                     variables on the device
  *
- *   insitu_plan.amplification says how many times a chunk is read. Above 1.1, windows reach beyond
- *   their chunks: offset or steps with small units. unit_chunks = 16 moves neighbours together, so
- *   that they share reads; the price is a coarser shuffle. insitu_loader_quality measures it
- *   (variance_ratio and gap_score: 1 is ideal), and a larger block_chunks, which takes memory,
- *   brings it back.
+ *   insitu_plan.amplification says how many times a chunk is read, and decode_amplification how
+ *   many times its bytes are decoded. Above 1.15, windows reach beyond their chunks: offset or
+ *   steps with small units. A larger unit_chunks moves neighbours together, so that they share
+ *   reads; the price is a coarser shuffle. insitu_loader_quality measures how coarse it is
+ *   (variance_ratio and gap_score: 1 is ideal). A larger block_chunks mixes more units, and takes
+ *   memory.
  *
  *   A first batch that is late (insitu_stats.first_batch_s): consolidate the metadata, and let
  *   windows be smaller: the first batch waits for the first units of every lane. insitu_stats has
  *   the retries and the requests that a server refused, and the log warns when nothing came through
  *   for INSITU_WATCHDOG_S seconds. `insitu bench` measures an archive with any configuration.
+ *
+ *   One thread of a loader, the reactor, handles all requests. The time that a chunk takes of it
+ *   (measured on a core of an AMD EPYC of 2024; blosc with lz4; HTTP without TLS):
+ *
+ *     local, 64 KiB, read by decoding threads      0.7 us
+ *     local, 1 MiB, read by io_uring               17 to 25 us
+ *     HTTP, 64 KiB                                 30 us: at most 33,000 a second
+ *     HTTP, 1 MiB, stored in 0.7 MB                170 us, mostly copies: at most 33 Gbit/s
+ *
+ *   Locally memory is the limit long before the reactor is. Over a network of 100 Gbit/s and more,
+ *   let each GPU have a process of its own (rank and world), and with that a reactor.
  *
  * ---- 9. THREADS ----
  *
@@ -423,7 +553,10 @@
  *
  *   Only an object that does not exist is an absent chunk, or an inner chunk that the index of its
  *   shard calls absent. Every other failure to read or decode is an error, or with on_bad_chunk =
- *   INSITU_FILL a counted and logged hole.
+ *   INSITU_FILL a counted and logged hole. Damage in a part of a chunk that nobody shows (see HOW
+ *   IT WORKS) is not seen. lz4 has no checksum: much of its damage shows by the length at the end
+ *   alone, which a part does not reach; write crc32c around it where that matters. The command
+ *   `insitu verify` decodes whole chunks, and so does desc.check.
  *
  *   Transient faults of a network or a server are retried: an answer 408, 429, 500, 502, 503 or
  *   504, and a connection that fails, stalls or ends early. They are retried up to max_retries
@@ -449,7 +582,8 @@
  *              as zarr-extensions specifies it. Through desc.codecs, by the file
  *              examples/08_extension_codecs.c: scale_offset, cast_value, packbits of other types
  *   sharding   nested too. Inner chunks are read by themselves, neighbours at once. A shard with a
- *              codec around it is read whole
+ *              codec around it is read whole. Of a local archive up to 32 shards stay open
+ *              until the loader is closed
  *
  *   Codecs that take another library are there with its macro, see CONFIGURATION. All else is
  *   refused by name when it is opened. What is inside blosc only a chunk tells, when it is decoded.
@@ -484,13 +618,14 @@
  *   batch's samples.
  *
  *   With desc.coordinates = 1 batches tell what their rows are. coordinates[row * n_axes + k] is
- *   the value of the coordinate of axis k at the row's index on it: any number, such as a latitude.
+ *   the value of the coordinate of axis k at the row's index on it: any number, such as a latitude;
+ *   NaN where the axis has no coordinate of numbers with this one axis.
  *   time_us[row] is the row's time in microseconds, by the axis that the split is along, and
  *   insitu_date_from_us writes it as a date of the batch's calendar. A value of a time that is no
  *   date is an error when the loader is opened. time_us is NULL where that coordinate is no time,
  *   where its units give no dates (months, years), and where its values are packed: the log (info)
  *   and insitu_loader_describe tell. Along an axis with a patch, the row's index is the patch's
- *   first element, without its halo.
+ *   first element, without its halo; where that lies outside the axis, the value is NaN.
  *
  *   Axes have the names of dimension_names (v3) or _ARRAY_DIMENSIONS (v2). Arrays without names
  *   that an OME-NGFF image above them lists have the names of its axes (multiscales, 0.1 to 0.5),
@@ -764,13 +899,16 @@
  *   >>map        from anchors to indexes of another array
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
- *   >>split      train, val, test; units; patches; manifests
+ *   >>units      the anchors of train, val, test, cut into units; listed samples; patches
+ *   >>split      train, val and test of a desc: fractions, ranges, lists of samples, manifests
+ *   >>rule       units, windows and lanes where the desc leaves them open
  *   >>plan       what is read when, where rows go, cost, shuffle quality
  *   >>cache      indexes of shards, each read once
  *   >>device     page-locked memory, CUDA devices, uploads
  *   >>loader     what a loader, an iterator, a slab and a chunk on its way hold; counters
  *   >>report     statistics, the log, the watchdog
  *   >>fetch      one stored chunk: its key, its bytes, and what absent or damaged ones are
+ *   >>part       one stored chunk of which only some bytes are read
  *   >>rows       the rows of a chunk that batches want: decoded, copied, read straight into them
  *   >>read       insitu_read and insitu_read_strings
  *   >>fixed      fixed variables: their memory, loaded once, shared by all batches
@@ -778,6 +916,7 @@
  *   >>dates      coordinates of sample axes: samples by date, values and times of rows
  *   >>join       which samples of different arrays belong together
  *   >>tile       one chunk on its way, from its key to its rows
+ *   >>kept       chunks that are kept, rows that are gathered from them
  *   >>pass       an iterator: scan, uploads, state, delivery
  *   >>open       a loader opens and closes
  *   >>check      desc.check: rows read again in a second, slow way
@@ -813,8 +952,10 @@ enum {
    * insitu_variable has map, rate, fixed and halo, insitu_array has fixed; insitu_loader_desc has
    * axes, n_axes, split_axis, patches and coordinates; insitu_batch has axis_indices, n_axes,
    * coordinates, time_us and calendar; insitu_plan has space, dropped and fixed_bytes;
-   * insitu_order_desc has classes. */
-  INSITU_API = 5,
+   * insitu_order_desc has classes. Version 6: insitu_loader_desc has samples, n_samples and
+   * assembly; insitu_axis has edge; insitu_plan has assembly, kept_bytes, scatter_bytes,
+   * gather_bytes and decode_amplification, and its dropped has INSITU_DROP_LIST. */
+  INSITU_API = 6,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
 };
@@ -845,8 +986,8 @@ enum {
   /* the variables do not fit together, or a selection leaves its array */
   INSITU_E_SHAPE = -13,
   INSITU_E_SPLIT = -14, /* the split holds no batch, or a manifest does not fit the archive */
-  /* a chunk has the wrong length, a bad checksum or does not decode (of a raw chunk: as far as it
-   * was read); or a zip file is damaged */
+  /* a chunk has the wrong length, a bad checksum or does not decode (as far as it was read and
+   * decoded: parts that no batch shows may be left out); or a zip file is damaged */
   INSITU_E_CORRUPT = -15,
   /* a chunk is absent, and its fill value is NaN or on_absent_chunk says raise */
   INSITU_E_ABSENT = -16,
@@ -943,7 +1084,8 @@ typedef struct insitu_variable {
    * indexes are the anchors. 0: of arrays of one length those with the same index, which open
    * checks by coordinates; of others those with equal coordinates. Else INSITU_BY_COORDINATE,
    * INSITU_BY_INDEX, INSITU_BY_INDEX_FLOOR. Offset and steps count samples of its own array. All
-   * variables of an array say the same; see MAPS in the manual. */
+   * variables of an array say the same. Of several axes of desc.axes this is about the one that the
+   * split is along; see MAPS in the manual. */
   int32_t map;
   /* Of INSITU_BY_INDEX: n > 0: index = anchor * n; n < 0: index = anchor / -n, where that divides.
    * 0: 1. Of INSITU_BY_INDEX_FLOOR: n < 0: index = anchor / -n, rounded down */
@@ -970,7 +1112,10 @@ enum { INSITU_HOST = 0, INSITU_PINNED = 1, INSITU_DEVICE = 2, INSITU_DEVICE_OR_H
 enum { INSITU_TRAIN = 0, INSITU_VAL = 1, INSITU_TEST = 2, INSITU_ALL = 3 }; /* splits */
 /* desc.io; AUTO: $INSITU_IO (uring, epoll), else the best that works */
 enum { INSITU_IO_URING = 1, INSITU_IO_EPOLL = 2 };
-enum { INSITU_RAISE = 1, INSITU_FILL = 2 }; /* on_bad_chunk, on_absent_chunk */
+enum { INSITU_RAISE = 1, INSITU_FILL = 2 }; /* on_bad_chunk, on_absent_chunk; FILL: edge */
+/* desc.assembly. SCATTER: a decoded chunk's rows go to all batches that show them. GATHER: the
+ * chunk is kept, and each batch gathers its rows before it is delivered. */
+enum { INSITU_SCATTER = 1, INSITU_GATHER = 2 };
 /* iter_desc.order; AUTO: train shuffled, others sequential */
 enum { INSITU_SHUFFLED = 1, INSITU_SEQUENTIAL = 2 };
 
@@ -1013,6 +1158,10 @@ typedef struct insitu_axis {
   /* more than 0: not one index but so many elements are shown, as an axis of the batch; the whole
    * patch lies in [start, stop). See PATCHES in the manual */
   uint64_t patch;
+  /* Of a patch. 0: see above. INSITU_FILL: it may hang over the ends of the axis, and shows the
+   * array's fill value there; of a grid it begins, and of drawn patches its middle lies, in [start,
+   * stop). */
+  int32_t edge;
 } insitu_axis;
 
 /* An object of an archive in memory, such as "t2m/.zarray" or "t2m/0.0". */
@@ -1101,21 +1250,31 @@ typedef struct insitu_loader_desc {
   const insitu_axis *axes;
   uint64_t n_axes; /* at most 8 */
   /* The number in axes of the one that the split is along (0), which has no patch; offset and
-   * steps of variables count along it. */
+   * steps of variables count along it. Where all axes have a patch: 0 */
   int32_t split_axis;
   /* Of axes with a patch: so many patches of each sample, drawn anew in each shuffled epoch; each
    * is a row of a batch. 0: all patches of a grid. */
   uint64_t patches;
+  /* Optional: only these samples take part, in any order, none twice. One row for each: its index
+   * on each of axes, of a grid of patches where the patch begins; drawn patches have no index in
+   * it. Without axes: one index. Read while the loader opens, and not kept: insitu_loader_config
+   * has NULL here. See LISTS in the manual. */
+  const int64_t *samples;
+  uint64_t n_samples;  /* rows of the list, at most 2^32; 0: all samples take part */
   uint64_t batch_size; /* rows per rank and batch (32) */
   uint64_t seed;       /* of the order and of a shuffled split */
   int32_t rank, world; /* this process of how many (0 of 1); never from the environment */
-  /* order: with the geometry and the split, these alone decide which sample comes when */
-  /* reference chunks that are mixed together, over all lanes and ranks (64) */
+  /* order: with the geometry and the split, these alone decide which sample comes when. Their
+   * defaults are told under ORDER BY DEFAULT in the manual; what is left zero of the three,
+   * insitu_iter_restore takes from the state. */
+  /* reference chunks that are mixed together, over all lanes and ranks; default: two units for
+   * each row of the global batch, fewer of long units, and in splits of few units */
   uint64_t block_chunks;
-  /* reference chunks that the shuffle moves as one (1); more: fewer re-reads with offsets */
+  /* reference chunks that the shuffle moves as one; more: fewer re-reads with offsets. Default: the
+   * fewest that are decoded 1.15 times at most */
   uint64_t unit_chunks;
-  /* default: largest divisor of the global batch that is <= block_chunks / unit_chunks and <=
-   * units / 8. What is left zero of these three, insitu_iter_restore takes from the state */
+  /* default: the largest divisor of the global batch that is <= half of block_chunks / unit_chunks
+   * and <= an eighth of the split's units */
   uint64_t lanes;
   /* split */
   int64_t sample_start, sample_stop; /* only samples [start, stop) take part; stop 0: to the end */
@@ -1153,8 +1312,11 @@ typedef struct insitu_loader_desc {
   /* batches made ready ahead of next (32 MiB of them, of a remote store 256; at least 4, at most
    * 64) */
   uint64_t prefetch_depth;
+  /* How rows come into batches: INSITU_SCATTER or INSITU_GATHER; 0: GATHER where samples show the
+   * same fields and it takes less memory. See HOW IT WORKS in the manual. */
+  int32_t assembly;
   /* Chunks being read or decoded at once (32, fewer above 1 MiB each, more up to 64 KiB each; of a
-   * remote store 64 MiB of them, but 64 to 256, inner chunks of shards up to 1024). */
+   * remote store 128 MiB of them, but 64 to 256, inner chunks of shards up to 1024). */
   uint64_t max_inflight;
   uint64_t decode_threads; /* default: the cores this process may use */
   /* bytes, over all iterators; default: half of the memory this process may use */
@@ -1210,7 +1372,8 @@ typedef struct insitu_iter_desc {
  *              number and blocks of patches
  *   variables  how many are not fixed; of each in turn: path, numbers of the sample axes, a rate
  *              and its map, and what is read at an anchor: offset + each of steps
- *   split      the anchors of the iterator's split: train, val, test or all; where patches may lie
+ *   split      the anchors of the iterator's split: train, val, test or all; which samples
+ *              coordinates join to them; where patches may lie
  * A state holds nothing of other splits, of fixed variables, of what is selected of a sample, its
  * type, label and place, nor of insitu_iter_set_steps: ranks that read boxes of their own have
  * equal states. With more steps, another offset or other arrays a state is refused. */
@@ -1245,12 +1408,14 @@ typedef struct insitu_batch {
   /* (rows): the index of each sample on the sample axis; of several, on the first of desc.axes */
   const int64_t *sample_indices;
   /* (rows, n_axes): on each axis, in the order of desc.axes; of a patch the first element, without
-   * a halo. insitu_sample_dates takes column desc.split_axis */
+   * a halo, which is below 0 where the patch hangs over that end (edge = INSITU_FILL).
+   * insitu_sample_dates takes column desc.split_axis */
   const int64_t *axis_indices;
   uint64_t n_axes;
   /* With desc.coordinates, else NULL: (rows, n_axes), the values of these indexes in the
    * coordinates of the axes. As stored, but unpacked where they have scale_factor or add_offset;
-   * the nearest double of a 64-bit integer; NaN of an axis that has no coordinate of numbers. */
+   * the nearest double of a 64-bit integer; of a patch that of its first element, without a halo,
+   * or NaN where that lies outside the axis; NaN of an axis without a coordinate of numbers. */
   const double *coordinates;
   /* With desc.coordinates, where the coordinate of the axis that the split is along is a time, else
    * NULL: (rows), the microseconds from 1970-01-01T00:00 to each row, in the coordinate's own
@@ -1267,18 +1432,19 @@ typedef struct insitu_batch {
 enum {
   INSITU_DROP_RANGE = 0,        /* outside start and stop, or the dates, of a sample axis */
   INSITU_DROP_STRIDE = 1,       /* left out by an axis's stride */
-  INSITU_DROP_OTHER_SPLIT = 2,  /* of another split, or of none */
-  INSITU_DROP_EXCLUDED = 3,     /* the manifest excludes it, or a sample that its window shows */
-  INSITU_DROP_GAP = 4,          /* left out by split_gap */
-  INSITU_DROP_NO_PARTNER = 5,   /* nothing in another array belongs to it */
-  INSITU_DROP_ARCHIVE_EDGE = 6, /* its window leaves the archive */
-  INSITU_DROP_SPLIT_EDGE = 7,   /* its window leaves the split */
-  INSITU_DROP_TAIL = 8,         /* too few for a last batch; shuffled only: others each epoch */
-  INSITU_DROPS = 9              /* how many reasons there are */
+  INSITU_DROP_LIST = 2,         /* the list of samples has it not */
+  INSITU_DROP_OTHER_SPLIT = 3,  /* of another split, or of none */
+  INSITU_DROP_EXCLUDED = 4,     /* the manifest excludes it, or a sample that its window shows */
+  INSITU_DROP_GAP = 5,          /* left out by split_gap */
+  INSITU_DROP_NO_PARTNER = 6,   /* nothing in another array belongs to it */
+  INSITU_DROP_ARCHIVE_EDGE = 7, /* its window leaves the archive */
+  INSITU_DROP_SPLIT_EDGE = 8,   /* its window leaves the split */
+  INSITU_DROP_TAIL = 9,         /* too few for a last batch; shuffled only: others each epoch */
+  INSITU_DROPS = 10             /* how many reasons there are */
 };
 
-/* "range", "stride", "other_split", "excluded", "gap", "no_partner", "archive_edge", "split_edge",
- * "tail". [any thread] */
+/* "range", "stride", "list", "other_split", "excluded", "gap", "no_partner", "archive_edge",
+ * "split_edge", "tail". [any thread] */
 INSITU_DEF const char *insitu_drop_name(int32_t drop);
 
 /* What one epoch of a split costs. Counts are of this rank unless they say global. */
@@ -1295,18 +1461,30 @@ typedef struct insitu_plan {
   uint64_t span; /* T: batches that one window's rows can fall into */
   /* chunks that epoch 0 reads for the rows it delivers, re-reads included, and how many different
    * ones these are. estimated 0: both are exact, or upper bounds where selections of one array
-   * differ; estimated 1: both are extrapolated and may be off either way */
+   * differ, and reads where chunks are kept: windows then share them; estimated 1: both are
+   * extrapolated and may be off either way */
   uint64_t reads, distinct;
-  uint64_t read_bytes; /* decoded bytes of reads */
-  uint64_t wanted;     /* chunk reads if every variable and step read for itself */
+  /* bytes of these chunks, decoded whole: an upper bound of insitu_stats.bytes_decoded. Less is
+   * decoded, and read (insitu_stats.bytes_read), where parts are enough, which only the chunks
+   * themselves tell (the blocks inside blosc) */
+  uint64_t read_bytes;
+  uint64_t wanted; /* chunk reads if every variable and step read for itself */
   /* reads / distinct, never below 1: 1 means that nothing is read twice */
   double amplification;
+  /* Decoded bytes over those of the different chunks, where parts of chunks are decoded: at most
+   * amplification. Shuffled, of variables without patches and lists: as ORDER BY DEFAULT counts;
+   * else amplification itself. */
+  double decode_amplification;
   /* wanted / reads: what sharing chunks among variables and steps saves */
   double dedup;
+  int32_t assembly;           /* INSITU_SCATTER or INSITU_GATHER: see desc.assembly */
   uint64_t slabs, slab_bytes; /* ring of batches: how many; bytes of one in host memory */
-  uint64_t device_bytes;      /* on all devices, the loader's fixed arrays included */
-  uint64_t table_bytes;       /* the iterator's bookkeeping */
-  uint64_t fixed_bytes;       /* fixed arrays of the whole loader, in host memory */
+  uint64_t kept_bytes;        /* of table_bytes: for chunks that GATHER keeps */
+  /* batches and kept chunks by each assembly; gather_bytes 0: it does not apply */
+  uint64_t scatter_bytes, gather_bytes;
+  uint64_t device_bytes; /* on all devices, the loader's fixed arrays included */
+  uint64_t table_bytes;  /* the iterator's bookkeeping, and kept_bytes */
+  uint64_t fixed_bytes;  /* fixed arrays of the whole loader, in host memory */
   /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
   uint64_t inflight_bytes;
   /* of the whole loader: indexes of shards, and values of coordinates (desc.coordinates) */
@@ -1348,9 +1526,12 @@ typedef struct insitu_stats {
   /* of them, those that another window of this rank and epoch, one that begins earlier, reads as
    * well */
   uint64_t rereads;
-  /* reads of the store for them: fewer where neighbours in a shard are read at once */
+  /* reads of the store for them: fewer where neighbours in a shard are read at once, more where
+   * parts of a chunk are read one by one */
   uint64_t requests;
   uint64_t index_reads, index_bytes; /* besides: indexes of shards */
+  /* read: of stored chunks, whole or in parts; decoded: of a chunk no more than what its rows
+   * need */
   uint64_t bytes_read, bytes_decoded;
   /* of a remote store: requests sent, retries and hedges included; of them retries; answers that
    * asked to slow down (429, 503); second requests for an answer that was late; bytes of bodies
@@ -1394,8 +1575,8 @@ typedef struct insitu_loader insitu_loader;
 typedef struct insitu_iter insitu_iter;
 
 /* Opens the archive and reads its metadata, coordinates where dates or values select or
- * desc.coordinates is set, the coordinates of the sample axis where arrays have different ones, and
- * fixed variables. On error *out is NULL. */
+ * desc.coordinates is set, those of sample axes and axes with a patch where arrays have different
+ * ones, and fixed variables. On error *out is NULL. */
 INSITU_DEF insitu_status insitu_loader_open(
     const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err);
 
@@ -1410,7 +1591,8 @@ INSITU_DEF void insitu_loader_close(insitu_loader **loader);
 INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
 
 /* The configuration with its defaults resolved, but for what depends on the iterator (lanes: see
- * insitu_plan); lives as long as the loader. */
+ * insitu_plan); lives as long as the loader. A list of samples is not kept: samples is NULL, and
+ * n_samples tells how many it named. */
 INSITU_DEF const insitu_loader_desc *insitu_loader_config(const insitu_loader *loader);
 
 /* Output i as it will be in a full batch, data NULL; NULL past the last. */
@@ -1550,8 +1732,10 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(
  * run keeps its order where defaults have changed since. The iterator keeps that, in set_epoch too,
  * until it is restored again; other iterators and insitu_loader_plan do not have it. It takes of
  * memory_budget what that order needs, and while it changes its tables twice. Batches you hold stay
- * as they are.
- * An archive that has grown since is taken where the iterator's split has the same anchors: give
+ * as they are. The iterator must have been opened before: where the defaults of today do not fit
+ * the world size or memory_budget, set what the state has (lanes, block_chunks, unit_chunks): "pin"
+ * in insitu_loader_describe tells it beforehand. An
+ * archive that has grown since is taken where the iterator's split has the same anchors: give
  * splits as ranges or dates; fractions, and ends that are left open, move with the archive's end.
  * E_STATE names the field that differs, E_BUDGET what the state's order needs. On any error the
  * iterator is as before. */
@@ -1825,12 +2009,13 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_COORDINATE (UINT64_C(1) << 26)
 /* Chunks of a shuffled split or a manifest: 16 bytes each. */
 #define INSITU__MAX_LISTED_CHUNKS (UINT64_C(1) << 27)
-#define INSITU__MAX_BLOCKS (UINT64_C(1) << 22)     /* of a grid of patches: 128 bytes each */
-#define INSITU__MAX_EXCLUSIONS (UINT64_C(1) << 20) /* ranges of a manifest: 24 bytes each */
-#define INSITU__MAX_REASON 1024                    /* bytes of one's reason, its end included */
-#define INSITU__MAX_LANES (UINT64_C(1) << 20)      /* 16 bytes each */
-#define INSITU__MAX_CLASSES 4096                   /* of units, by size: 200 bytes each */
-#define INSITU__MAX_BATCH (UINT64_C(1) << 20)      /* rows of a rank's batch */
+#define INSITU__MAX_BLOCKS (UINT64_C(1) << 22)      /* of a grid of patches: 128 bytes each */
+#define INSITU__MAX_SAMPLE_LIST (UINT64_C(1) << 32) /* desc.samples: 24 bytes each while opening */
+#define INSITU__MAX_EXCLUSIONS (UINT64_C(1) << 20)  /* ranges of a manifest: 24 bytes each */
+#define INSITU__MAX_REASON 1024                     /* bytes of one's reason, its end included */
+#define INSITU__MAX_LANES (UINT64_C(1) << 20)       /* 16 bytes each */
+#define INSITU__MAX_CLASSES 4096                    /* of units, by size: 200 bytes each */
+#define INSITU__MAX_BATCH (UINT64_C(1) << 20)       /* rows of a rank's batch */
 #define INSITU__MAX_WORLD (1 << 20)
 #define INSITU__MAX_EPOCH (UINT64_C(1) << 20)
 /* Anchors of an epoch (counted as if no unit were short), and rows of a global batch. With this
@@ -1864,6 +2049,22 @@ static inline bool insitu__base_mul(uint64_t a, uint64_t b, uint64_t *out) {
 static inline bool insitu__base_add(uint64_t a, uint64_t b, uint64_t *out) {
   return !__builtin_add_overflow(a, b, out);
 }
+
+/* The number of elements of an array. */
+#define INSITU__BASE_COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Bisection: sets `at` to the first number of [from, end) for which `before`, a condition on the
+ * number `mid`, does not hold, or to `end`. The condition holds up to some number, and not from
+ * there on. */
+#define INSITU__BASE_BISECT(at, from, end, before)                                                 \
+  do {                                                                                             \
+    uint64_t stop_ = (end);                                                                        \
+    for (at = (from); at < stop_;) {                                                               \
+      uint64_t mid = at + (stop_ - at) / 2;                                                        \
+      if (before) at = mid + 1;                                                                    \
+      else stop_ = mid;                                                                            \
+    }                                                                                              \
+  } while (0)
 
 /* Loads and stores of little-endian numbers, which are the machine's, at any alignment. */
 static inline uint16_t insitu__base_load16(const void *p) {
@@ -2050,7 +2251,7 @@ static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
 /* NULL: no memory, or `bytes` is no size of an object; p is then as before. */
 static void *insitu__mem_realloc(void *p, uint64_t bytes) {
   if (bytes > PTRDIFF_MAX) return NULL;
-  return INSITU_REALLOC(p, (size_t)insitu__base_max(bytes, 1));
+  return INSITU_REALLOC(p, insitu__base_max(bytes, 1));
 }
 
 /* Zeroed memory; NULL: no memory, or count * size overflows. */
@@ -2058,7 +2259,7 @@ static void *insitu__mem_alloc(uint64_t count, uint64_t size) {
   uint64_t bytes;
   if (!insitu__base_mul(count, size, &bytes)) return NULL;
   void *p = insitu__mem_realloc(NULL, bytes);
-  return p ? memset(p, 0, (size_t)bytes) : NULL;
+  return p ? memset(p, 0, bytes) : NULL;
 }
 
 static void insitu__mem_free(void *p) {
@@ -2068,7 +2269,7 @@ static void insitu__mem_free(void *p) {
 /* Overwrites n bytes that may hold a secret, then frees them. free and realloc alone leave what the
  * bytes held in the heap. */
 static void insitu__mem_free_secret(void *p, uint64_t n) {
-  if (p) explicit_bzero(p, (size_t)n);
+  if (p) explicit_bzero(p, n);
   insitu__mem_free(p);
 }
 
@@ -2076,16 +2277,16 @@ static void insitu__mem_free_secret(void *p, uint64_t n) {
 static void *insitu__mem_realloc_secret(void *p, uint64_t old, uint64_t bytes) {
   void *to = insitu__mem_realloc(NULL, bytes);
   if (!to) return NULL;
-  if (p) memcpy(to, p, (size_t)insitu__base_min(old, bytes));
+  if (p) memcpy(to, p, insitu__base_min(old, bytes));
   insitu__mem_free_secret(p, old);
   return to;
 }
 
 /* A NUL-terminated copy of n bytes; NULL: no memory. */
 static char *insitu__mem_text(const char *s, uint64_t n) {
-  char *p = (char *)insitu__mem_realloc(NULL, n + 1);
+  char *p = insitu__mem_realloc(NULL, n + 1);
   if (p) {
-    memcpy(p, s, (size_t)n);
+    memcpy(p, s, n);
     p[n] = 0;
   }
   return p;
@@ -2099,21 +2300,20 @@ static void *insitu__mem_map(uint64_t bytes) {
   uint64_t all = bytes >= huge ? bytes + huge : insitu__base_max(bytes, 1),
            page = (uint64_t)sysconf(_SC_PAGESIZE);
   if (bytes > PTRDIFF_MAX - huge) return NULL;
-  char *p =
-      (char *)mmap(NULL, (size_t)all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (p == (char *)MAP_FAILED) return NULL;
+  char *p = mmap(NULL, all, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (p == MAP_FAILED) return NULL;
 
   /* The block begins where a huge page does. Else up to two of its huge pages would be small
    * ones. */
   if (bytes >= huge) {
     uint64_t before = huge - (uintptr_t)p % huge, used = insitu__base_ceil_div(bytes, page) * page;
-    munmap(p, (size_t)before);
+    munmap(p, before);
     p += before;
-    if (all - before > used) munmap(p + used, (size_t)(all - before - used));
-    (void)madvise(p, (size_t)bytes, MADV_HUGEPAGE); /* only a wish */
+    if (all - before > used) munmap(p + used, (all - before - used));
+    (void)madvise(p, bytes, MADV_HUGEPAGE); /* only a wish */
   }
 
-  (void)madvise(p, (size_t)insitu__base_max(bytes, 1), MADV_DONTFORK);
+  (void)madvise(p, insitu__base_max(bytes, 1), MADV_DONTFORK);
   return p;
 }
 
@@ -2121,7 +2321,7 @@ static void *insitu__mem_map(uint64_t bytes) {
  * or _unmap. What the kernel writes to them goes unseen. Other builds do nothing. */
 static void insitu__mem_hide(void *p, uint64_t bytes) {
 #ifdef INSITU__ASAN
-  ASAN_POISON_MEMORY_REGION(p, (size_t)bytes);
+  ASAN_POISON_MEMORY_REGION(p, bytes);
 #else
   (void)p, (void)bytes;
 #endif
@@ -2130,7 +2330,7 @@ static void insitu__mem_hide(void *p, uint64_t bytes) {
 /* Undoes insitu__mem_hide. */
 static void insitu__mem_show(void *p, uint64_t bytes) {
 #ifdef INSITU__ASAN
-  ASAN_UNPOISON_MEMORY_REGION(p, (size_t)bytes);
+  ASAN_UNPOISON_MEMORY_REGION(p, bytes);
 #else
   (void)p, (void)bytes;
 #endif
@@ -2141,13 +2341,13 @@ static void insitu__mem_show(void *p, uint64_t bytes) {
 static void insitu__mem_fresh(void *p, uint64_t bytes) {
   insitu__mem_show(p, bytes);
 #if defined(INSITU__ASAN) || defined(INSITU_DEBUG)
-  memset(p, 0xA5, (size_t)bytes);
+  memset(p, 0xA5, bytes);
 #endif
 }
 
 /* Makes mapped memory read-only, where the system agrees. */
 static void insitu__mem_protect(void *p, uint64_t bytes) {
-  (void)mprotect(p, (size_t)bytes, PROT_READ);
+  (void)mprotect(p, bytes, PROT_READ);
 }
 
 static void insitu__mem_unmap(void *p, uint64_t bytes) {
@@ -2157,7 +2357,7 @@ static void insitu__mem_unmap(void *p, uint64_t bytes) {
 
   /* The whole of the last page: the kernel takes it anyway, and ThreadSanitizer forgets only what
    * it is told of. */
-  munmap(p, (size_t)(insitu__base_ceil_div(insitu__base_max(bytes, 1), page) * page));
+  munmap(p, (insitu__base_ceil_div(insitu__base_max(bytes, 1), page) * page));
 }
 
 #ifndef INSITU_NO_CURL /* nobody else needs it */
@@ -2169,12 +2369,12 @@ static void insitu__mem_unmap(void *p, uint64_t bytes) {
  * later it comes, the less it waits. */
 static void insitu__mem_copy_past_caches(void *dst, const void *src, uint64_t n) {
 #ifdef __x86_64__
-  unsigned char *to = (unsigned char *)dst;
-  const unsigned char *from = (const unsigned char *)src;
+  unsigned char *to = dst;
+  const unsigned char *from = src;
   uint64_t head = insitu__base_min(n, -(uintptr_t)to % 64);
-  memcpy(to, from, (size_t)head);
+  memcpy(to, from, head);
   for (to += head, from += head, n -= head; n >= 64; to += 64, from += 64, n -= 64) {
-    const __m128i *line = (const __m128i *)(const void *)from;
+    const __m128i *line = (const void *)from;
     for (int k = 0; k < 4; k++)
       _mm_stream_si128((__m128i *)(void *)to + k, _mm_loadu_si128(line + k));
   }
@@ -2182,7 +2382,7 @@ static void insitu__mem_copy_past_caches(void *dst, const void *src, uint64_t n)
   dst = to;
   src = from;
 #endif
-  memcpy(dst, src, (size_t)n);
+  memcpy(dst, src, n);
 }
 
 static void insitu__mem_past_caches_end(void) {
@@ -2257,7 +2457,7 @@ static uint64_t insitu__mem_affinity(void) {
   /* Linux has at most 8192 places. */
   for (size_t places = CPU_SETSIZE; places <= 1 << 20; places *= 4) {
     size_t bytes = CPU_ALLOC_SIZE(places);
-    cpu_set_t *set = (cpu_set_t *)insitu__mem_alloc(1, bytes);
+    cpu_set_t *set = insitu__mem_alloc(1, bytes);
     if (!set) break;
     int error = sched_getaffinity(0, bytes, set) ? errno : 0;
     uint64_t cores = error ? 0 : (uint64_t)CPU_COUNT_S(bytes, set);
@@ -2286,7 +2486,8 @@ static uint64_t insitu__mem_cores(void) {
  * The macros evaluate `array` more than once:
  *   INSITU__ARRAY_PUSH(array, value)  appends; false: no memory, and the array is as before
  *   INSITU__ARRAY_LEN(array)          the number of elements, 0 of NULL
- *   INSITU__ARRAY_FREE(array)         frees the block, not what elements point to; array = NULL */
+ *   INSITU__ARRAY_FREE(array)         frees the block, not what elements point to; array = NULL
+ *   INSITU__ARRAY_FREE_EACH(array)    frees what elements point to as well */
 
 struct insitu__array_header {
   uint64_t length, capacity; /* in elements */
@@ -2310,8 +2511,7 @@ static bool insitu__array_grow(void *slot, uint64_t size) {
   if (!insitu__base_mul(capacity, size, &bytes)) return false;
   if (!insitu__base_add(bytes, sizeof *header, &bytes)) return false;
 
-  struct insitu__array_header *block =
-      (struct insitu__array_header *)insitu__mem_realloc(header, bytes);
+  struct insitu__array_header *block = insitu__mem_realloc(header, bytes);
   if (!block) return false;
   if (!header) block->length = 0;
   block->capacity = capacity;
@@ -2329,6 +2529,19 @@ static void insitu__array_free(void *array) {
       ((array)[insitu__array_header(array)->length++] = (__VA_ARGS__), true))
 #define INSITU__ARRAY_LEN(array) ((array) ? insitu__array_header(array)->length : 0)
 #define INSITU__ARRAY_FREE(array) (insitu__array_free(array), (void)((array) = NULL))
+#define INSITU__ARRAY_FREE_EACH(array)                                                             \
+  do {                                                                                             \
+    for (uint64_t i_ = 0; i_ < INSITU__ARRAY_LEN(array); i_++) insitu__mem_free((array)[i_]);      \
+    INSITU__ARRAY_FREE(array);                                                                     \
+  } while (0)
+
+/* Appends a copy of a text; false: no memory, and the array is as before. */
+static bool insitu__array_push_text(char ***texts, const char *text) {
+  char *copy = insitu__mem_text(text, strlen(text));
+  if (copy && INSITU__ARRAY_PUSH(*texts, copy)) return true;
+  insitu__mem_free(copy);
+  return false;
+}
 
 /* >>text --------------------------------------------------------------------------------------- */
 /* JSON and URL text.
@@ -2513,8 +2726,7 @@ static void insitu__text_scan_space(struct insitu__text_scan *s) {
 static bool insitu__text_scan_list(struct insitu__text_scan *s, uint64_t begin) {
   if (s->n_list == s->cap_list) {
     uint64_t cap = s->cap_list + s->cap_list / 2 + 64;
-    struct insitu__text_long *list =
-        (struct insitu__text_long *)insitu__mem_realloc(s->list, cap * sizeof *list);
+    struct insitu__text_long *list = insitu__mem_realloc(s->list, cap * sizeof *list);
     if (!list) return false;
     s->list = list;
     s->cap_list = cap;
@@ -2693,13 +2905,9 @@ static bool insitu__text_json_is_number(const struct insitu__text_json *j, int v
 
 /* The end of a long value, from the list; 0: the value is not long. */
 static int insitu__text_json_long_end(const struct insitu__text_json *j, int at) {
-  uint64_t lo = 0, hi = j->n_list;
-  while (lo < hi) {
-    uint64_t mid = lo + (hi - lo) / 2;
-    if (j->list[mid].begin < (uint32_t)at) lo = mid + 1;
-    else hi = mid;
-  }
-  return lo < j->n_list && j->list[lo].begin == (uint32_t)at ? (int)j->list[lo].end : 0;
+  uint64_t i;
+  INSITU__BASE_BISECT(i, 0, j->n_list, j->list[mid].begin < (uint32_t)at);
+  return i < j->n_list && j->list[i].begin == (uint32_t)at ? (int)j->list[i].end : 0;
 }
 
 /* The place behind a string, number or word. It is checked once more, as far as short ones go. */
@@ -2776,10 +2984,14 @@ static int insitu__text_json_next(const struct insitu__text_json *j, int current
   return insitu__text_json_at(j, at) == ',' ? insitu__text_json_space(j, at + 1) : -1;
 }
 
+/* A loop over the values `t` of an array, or the keys of an object; a scalar has none. */
+#define INSITU__TEXT_JSON_EACH(t, j, container)                                                    \
+  for (int t = insitu__text_json_first(j, container); t >= 0; t = insitu__text_json_next(j, t))
+
 /* The number of elements or members; 0 of a scalar. Walks over all of them. */
 static int insitu__text_json_size(const struct insitu__text_json *j, int value) {
   int n = 0;
-  for (int t = insitu__text_json_first(j, value); t >= 0; t = insitu__text_json_next(j, t)) n++;
+  INSITU__TEXT_JSON_EACH (t, j, value) n++;
   return n;
 }
 
@@ -2932,7 +3144,7 @@ static bool insitu__text_json_equals(
 static int insitu__text_json_get(const struct insitu__text_json *j, int object, const char *key) {
   int found = -1;
   if (!insitu__text_json_is_object(j, object)) return -1;
-  for (int t = insitu__text_json_first(j, object); t >= 0; t = insitu__text_json_next(j, t))
+  INSITU__TEXT_JSON_EACH (t, j, object)
     if (insitu__text_json_equals(j, t, key)) found = insitu__text_json_value(j, t);
   return found;
 }
@@ -2947,7 +3159,7 @@ struct insitu__text_index {
 /* The order of the index: by their bytes; of equal keys the one that comes first in the text is
  * less. */
 static int insitu__text_index_compare(const void *x, const void *y) {
-  const char *const *px = (const char *const *)x, *const *py = (const char *const *)y;
+  const char *const *px = x, *const *py = y;
   struct insitu__text_cursor a = {.at = *px + 1}, b = {.at = *py + 1};
   int order = insitu__text_cursor_compare(&a, &b);
   return order ? order : (*px > *py) - (*px < *py);
@@ -2962,25 +3174,20 @@ static void insitu__text_index_free(struct insitu__text_index *x) {
 static bool insitu__text_index_init(
     struct insitu__text_index *x, const struct insitu__text_json *j, int object) {
   uint64_t n = (uint64_t)insitu__text_json_size(j, object);
-  x->key = (const char **)insitu__mem_alloc(n, sizeof *x->key);
+  x->key = insitu__mem_alloc(n, sizeof *x->key);
   if (!x->key) return false;
-  for (int t = insitu__text_json_first(j, object); t >= 0; t = insitu__text_json_next(j, t))
-    x->key[x->n++] = j->text + t;
-  if (n) qsort(x->key, (size_t)n, sizeof *x->key, insitu__text_index_compare);
+  INSITU__TEXT_JSON_EACH (t, j, object) x->key[x->n++] = j->text + t;
+  if (n) qsort(x->key, n, sizeof *x->key, insitu__text_index_compare);
   return true;
 }
 
 /* As insitu__text_json_get of the object that was indexed, in logarithmic time. */
 static int insitu__text_index_get(
     const struct insitu__text_index *x, const struct insitu__text_json *j, const char *key) {
-  uint64_t lo = 0, hi = x->n;
-  while (lo < hi) {
-    uint64_t mid = lo + (hi - lo) / 2;
-    if (insitu__text_compare(x->key[mid], key) > 0) hi = mid;
-    else lo = mid + 1;
-  }
-  if (!lo) return -1;
-  int t = (int)(x->key[lo - 1] - j->text);
+  uint64_t behind;
+  INSITU__BASE_BISECT(behind, 0, x->n, insitu__text_compare(x->key[mid], key) <= 0);
+  if (!behind) return -1;
+  int t = (int)(x->key[behind - 1] - j->text);
   return insitu__text_json_equals(j, t, key) ? insitu__text_json_value(j, t) : -1;
 }
 
@@ -3057,7 +3264,7 @@ static bool insitu__text_buffer_reserve(struct insitu__text_buffer *b, uint64_t 
   void *text = b->secret ? insitu__mem_realloc_secret(b->text, b->cap, cap)
                          : insitu__mem_realloc(b->text, cap);
   if (!text) return !(b->failed = true);
-  b->text = (char *)text;
+  b->text = text;
   b->cap = cap;
   return true;
 }
@@ -3124,6 +3331,14 @@ static unsigned insitu__text_utf8(const unsigned char *p) {
   /* surrogates, and code points past U+10FFFF */
   bool beyond = (p[0] == 0xed && p[1] > 0x9f) || (p[0] == 0xf4 && p[1] > 0x8f);
   return overlong || beyond ? 0 : n;
+}
+
+/* Whether all of a text is UTF-8. */
+static bool insitu__text_is_utf8(const char *text) {
+  unsigned n = 1;
+  for (const unsigned char *p = (const unsigned char *)text; *p && n; p += n)
+    n = insitu__text_utf8(p);
+  return n != 0;
 }
 
 /* Writes s as a JSON string. A byte that is not UTF-8 becomes U+FFFD: JSON has no way to write
@@ -3200,7 +3415,7 @@ static void insitu__text_buffer_field(struct insitu__text_buffer *b, const char 
     break;
   case INSITU__TEXT_WORD: insitu__text_buffer_json_string(b, f->words[*(const int32_t *)at]); break;
   case INSITU__TEXT_TEXT: insitu__text_buffer_json_string(b, *(const char *const *)at); break;
-  case INSITU__TEXT_CHARS: insitu__text_buffer_json_string(b, (const char *)at); break;
+  case INSITU__TEXT_CHARS: insitu__text_buffer_json_string(b, at); break;
   }
 }
 
@@ -3279,7 +3494,7 @@ static const struct {
     {"azure", INSITU__TEXT_URL_AZURE}, {"abfs", INSITU__TEXT_URL_AZURE},
     {"abfss", INSITU__TEXT_URL_AZURE}, {"adl", INSITU__TEXT_URL_AZURE}};
 
-enum { INSITU__TEXT_SCHEMES = sizeof insitu__text_schemes / sizeof *insitu__text_schemes };
+enum { INSITU__TEXT_SCHEMES = INSITU__BASE_COUNT(insitu__text_schemes) };
 
 /* What kind of place a URL names, -1: the scheme is not known. `scheme`: the scheme's length; a
  * plain path is a file's. */
@@ -3287,7 +3502,7 @@ static int insitu__text_url_kind(const char *url, uint64_t scheme) {
   if (!scheme) return INSITU__TEXT_URL_FILE;
   for (int i = 0; i < INSITU__TEXT_SCHEMES; i++) {
     const char *name = insitu__text_schemes[i].name;
-    if (scheme == strlen(name) && strncasecmp(url, name, scheme) == 0)
+    if (scheme == strlen(name) && !strncasecmp(url, name, scheme))
       return insitu__text_schemes[i].kind;
   }
   return -1;
@@ -3372,8 +3587,8 @@ static const char *insitu__text_redact(const char *text, char *out, uint64_t cap
   if (url) scheme = strcspn(text, ":;");
   scheme = scheme > 16 ? 0 : scheme + strspn(text + scheme, ":;/\\");
   if (scheme > user) scheme = 0;
-  snprintf(out, (size_t)cap, "%.*s%s%.*s%s", (int)scheme, text, user ? "***@" : "",
-      (int)(end - user), text + user, text[end] ? "?***" : "");
+  snprintf(out, cap, "%.*s%s%.*s%s", (int)scheme, text, user ? "***@" : "", (int)(end - user),
+      text + user, text[end] ? "?***" : "");
   return out;
 }
 
@@ -3403,7 +3618,7 @@ static insitu_status insitu__text_url_parse(
   if (*kind != INSITU__TEXT_URL_FILE) p += 2; /* past the slashes */
   else if (scheme && p[1] == '/') {
     p += 2;
-    if (strncasecmp(p, "localhost/", 10) == 0) p += 9;
+    if (!strncasecmp(p, "localhost/", 10)) p += 9;
     if (*p != '/')
       return insitu__error_set(err, INSITU_E_ARG,
           "url '%s': a file URL holds an absolute path, file:///directory; give a plain path for a "
@@ -3478,7 +3693,7 @@ static const struct insitu__dtype_names insitu__dtype_known[] = {
     {"c16", "complex128", INSITU_C128},
 };
 
-enum { INSITU__DTYPE_KNOWN = sizeof insitu__dtype_known / sizeof insitu__dtype_known[0] };
+enum { INSITU__DTYPE_KNOWN = INSITU__BASE_COUNT(insitu__dtype_known) };
 
 /* The name of a public data type, for messages and descriptions. */
 static const char *insitu__dtype_name(int32_t dtype) {
@@ -3543,7 +3758,7 @@ static void insitu__dtype_list(int32_t from, char text[INSITU__DTYPE_LIST]) {
  * value. */
 static bool insitu__dtype_read_word(const struct insitu__text_json *j, int token, double *value) {
   static const char *const words[] = {"NaN", "Infinity", "+Infinity", "-Infinity"};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+  for (size_t i = 0; i < INSITU__BASE_COUNT(words); i++)
     if (insitu__text_json_equals(j, token, words[i]))
       return (*value = strtod(words[i], NULL)), true;
   return false;
@@ -3913,14 +4128,14 @@ static const struct insitu__time_unit insitu__time_known[] = {
     {"days day d ", "D", INT64_C(86400000000000)}, {"weeks week ", "W", INT64_C(604800000000000)},
     {"months month years year yrs yr common_years common_year ", "", -1}};
 
-enum { INSITU__TIME_KNOWN = sizeof insitu__time_known / sizeof *insitu__time_known };
+enum { INSITU__TIME_KNOWN = INSITU__BASE_COUNT(insitu__time_known) };
 
 /* The nanoseconds of a unit; 0: not known, -1: a month or a year. */
 static int64_t insitu__time_unit(const char *name, uint64_t n) {
   for (int i = 0; i < INSITU__TIME_KNOWN; i++)
     for (const char *at = insitu__time_known[i].names, *end; *at; at = end + 1) {
       end = strchr(at, ' ');
-      if ((uint64_t)(end - at) == n && !strncasecmp(at, name, (size_t)n))
+      if ((uint64_t)(end - at) == n && !strncasecmp(at, name, n))
         return insitu__time_known[i].length;
     }
   return 0;
@@ -4349,32 +4564,27 @@ static inline uint64_t insitu__order_slot_unit(const struct insitu__order_slot *
  * number. */
 static const struct insitu__order_class *insitu__order_class_of(
     const struct insitu__order_deal *d, bool by_begin, uint64_t x) {
-  uint64_t lo = 0, hi = d->n;
-
-  while (hi - lo > 1) {
-    uint64_t mid = lo + (hi - lo) / 2;
-    if ((by_begin ? d->classes[mid].begin : d->classes[mid].unit) <= x) lo = mid;
-    else hi = mid;
-  }
-
-  return &d->classes[lo];
+  uint64_t behind;
+  INSITU__BASE_BISECT(
+      behind, 1, d->n, (by_begin ? d->classes[mid].begin : d->classes[mid].unit) <= x);
+  return &d->classes[behind - 1];
 }
 
 /* The shape of ranks that are dealt to classes. */
 static uint64_t insitu__order_dealt_begin(const void *user, uint64_t rank) {
-  const struct insitu__order_deal *d = (const struct insitu__order_deal *)user;
+  const struct insitu__order_deal *d = user;
   return insitu__order_slot(d, rank, d->n).begin;
 }
 
 static uint64_t insitu__order_dealt_rank_of(const void *user, uint64_t a) {
-  const struct insitu__order_deal *d = (const struct insitu__order_deal *)user;
+  const struct insitu__order_deal *d = user;
   const struct insitu__order_reach all = {0, d->units, 0, d->n, 0};
   struct insitu__order_slot s;
   return insitu__order_search(d, &all, a, &s);
 }
 
 static uint64_t insitu__order_dealt_unit(const void *user, uint64_t rank) {
-  const struct insitu__order_deal *d = (const struct insitu__order_deal *)user;
+  const struct insitu__order_deal *d = user;
   struct insitu__order_slot s = insitu__order_slot(d, rank, d->n);
   return insitu__order_slot_unit(&s);
 }
@@ -4382,7 +4592,7 @@ static uint64_t insitu__order_dealt_unit(const void *user, uint64_t rank) {
 /* A class's nth slot is the first j where floor(((j + 1) * units + phase) / slots) is above n; and
  * the nth slot that it leaves to the next level the first j where j + 1 less this is above n. */
 static uint64_t insitu__order_dealt_rank(const void *user, uint64_t unit) {
-  const struct insitu__order_deal *d = (const struct insitu__order_deal *)user;
+  const struct insitu__order_deal *d = user;
   const struct insitu__order_class *k = insitu__order_class_of(d, false, unit);
   uint64_t j = insitu__order_perm_bwd(&k->perm, unit - k->unit);
 
@@ -4397,14 +4607,12 @@ static uint64_t insitu__order_dealt_rank(const void *user, uint64_t unit) {
 
 /* The shape of classes whose units stand by number. */
 static uint64_t insitu__order_ranged_begin(const void *user, uint64_t rank) {
-  const struct insitu__order_class *k =
-      insitu__order_class_of((const struct insitu__order_deal *)user, false, rank);
+  const struct insitu__order_class *k = insitu__order_class_of(user, false, rank);
   return k->begin + (rank - k->unit) * k->rows;
 }
 
 static uint64_t insitu__order_ranged_rank_of(const void *user, uint64_t a) {
-  const struct insitu__order_class *k =
-      insitu__order_class_of((const struct insitu__order_deal *)user, true, a);
+  const struct insitu__order_class *k = insitu__order_class_of(user, true, a);
   return k->unit + (a - k->begin) / k->rows;
 }
 
@@ -4416,13 +4624,9 @@ static uint64_t insitu__order_ranged_same(const void *user, uint64_t x) {
 /* In shorts[lo, hi): the first whose rank, or with by_end whose end, is at least `least`, or hi. */
 static inline uint64_t insitu__order_short_from(
     const struct insitu__order *o, bool by_end, uint64_t least, uint64_t lo, uint64_t hi) {
-  while (lo < hi) {
-    uint64_t mid = lo + (hi - lo) / 2;
-    if ((by_end ? o->shorts[mid].end : o->shorts[mid].rank) < least) lo = mid + 1;
-    else hi = mid;
-  }
-
-  return lo;
+  uint64_t i;
+  INSITU__BASE_BISECT(i, lo, hi, (by_end ? o->shorts[mid].end : o->shorts[mid].rank) < least);
+  return i;
 }
 
 /* How many anchors the first i short units lack. Adding what the units before an anchor lack turns
@@ -4471,6 +4675,12 @@ static inline uint64_t insitu__order_lane_begin(const struct insitu__order *o, u
 /* Anchors the lane delivers in the epoch. */
 static inline uint64_t insitu__order_rows(const struct insitu__order *o, uint64_t lane) {
   return insitu__order_lane_begin(o, lane + 1) - insitu__order_lane_begin(o, lane);
+}
+
+/* Units of the first window of a lane: ceil(window * (lane + 1) / lanes) without overflow, since
+ * lanes * lanes is below 2^41. */
+static inline uint64_t insitu__order_head(uint64_t window, uint64_t lanes, uint64_t lane) {
+  return window / lanes * (lane + 1) + insitu__base_ceil_div(window % lanes * (lane + 1), lanes);
 }
 
 /* Sorts shorts by rank: radix 256, in place but for spare; a rank has at most 61 bits and usually
@@ -4538,10 +4748,8 @@ static void insitu__order_reset(struct insitu__order *o, uint64_t epoch) {
     lack += o->unit_rows - rows;
   }
 
-  /* ceil(window * (l + 1) / lanes) without overflow: lanes * lanes is below 2^41 */
   for (uint64_t l = 0; l < o->lanes; l++) {
-    o->lane[l].head = o->window / o->lanes * (l + 1) +
-                      insitu__base_ceil_div(o->window % o->lanes * (l + 1), o->lanes);
+    o->lane[l].head = insitu__order_head(o->window, o->lanes, l);
     o->lane[l].first = insitu__order_rows(o, l)
                            ? insitu__order_rank_of(o, insitu__order_lane_begin(o, l))
                            : o->units;
@@ -4650,8 +4858,8 @@ static void insitu__order_free(struct insitu__order *o) {
 /* The classes of a desc, and the shape that they make; false when out of memory. */
 static bool insitu__order_classify(struct insitu__order *o, const insitu_order_desc *d) {
   const struct insitu__order_pair *classes = (const struct insitu__order_pair *)d->classes;
-  struct insitu__order_deal *deal = (struct insitu__order_deal *)insitu__mem_alloc(
-      1, sizeof *deal + d->n_classes * sizeof deal->classes[0]);
+  struct insitu__order_deal *deal =
+      insitu__mem_alloc(1, sizeof *deal + d->n_classes * sizeof deal->classes[0]);
   if (!deal) return false;
   uint64_t unit = 0, begin = 0;
 
@@ -4707,11 +4915,10 @@ static bool insitu__order_units(
 
 /* Room for the lanes and the n_short short units; false when out of memory. */
 static bool insitu__order_allocate(struct insitu__order *o) {
-  o->lane = (struct insitu__order_lane *)insitu__mem_alloc(o->lanes, sizeof *o->lane);
-  o->irregular =
-      (struct insitu__order_irregular *)insitu__mem_alloc(o->n_short, sizeof *o->irregular);
-  o->shorts = (struct insitu__order_short *)insitu__mem_alloc(o->n_short, sizeof *o->shorts);
-  o->spare = (struct insitu__order_short *)insitu__mem_alloc(o->n_short, sizeof *o->spare);
+  o->lane = insitu__mem_alloc(o->lanes, sizeof *o->lane);
+  o->irregular = insitu__mem_alloc(o->n_short, sizeof *o->irregular);
+  o->shorts = insitu__mem_alloc(o->n_short, sizeof *o->shorts);
+  o->spare = insitu__mem_alloc(o->n_short, sizeof *o->spare);
   return o->lane && o->irregular && o->shorts && o->spare;
 }
 
@@ -4899,7 +5106,7 @@ INSITU_DEF insitu_status insitu_order_open(
   if (desc->sequential > 1)
     return insitu__error_set(
         err, INSITU_E_ARG, "order: sequential %" PRIu32 "; set it to 0 or 1", desc->sequential);
-  insitu_order *o = (insitu_order *)insitu__mem_alloc(1, sizeof *o);
+  insitu_order *o = insitu__mem_alloc(1, sizeof *o);
   if (!o)
     return insitu__error_set(err, INSITU_E_NOMEM, "order: no memory for a handle; free memory");
   insitu_status status = insitu__order_init(&o->order, desc, err);
@@ -5251,7 +5458,7 @@ static void insitu__coro_prepare(struct insitu__coro *co) {
   uintptr_t bits = (uintptr_t)co;
   if (getcontext(&co->context.machine)) abort(); /* it has no failure on Linux */
   co->context.machine.uc_stack.ss_sp = co->low;
-  co->context.machine.uc_stack.ss_size = (size_t)((unsigned char *)co - co->low);
+  co->context.machine.uc_stack.ss_size = ((unsigned char *)co - co->low);
   co->context.machine.uc_link = NULL;
   makecontext(&co->context.machine, (void (*)(void))insitu__coro_main_halves, 2,
       (unsigned)(bits >> 16 >> 16), (unsigned)bits);
@@ -5266,8 +5473,8 @@ static void insitu__coro_prepare(struct insitu__coro *co) {
 /* Maps a stack with its guard and control block. NULL: no memory, errno says why. */
 static struct insitu__coro *insitu__coro_map(struct insitu__coro_pool *pool) {
   size_t bytes = pool->guard_bytes + pool->stack_bytes;
-  unsigned char *base = (unsigned char *)mmap(
-      NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
+  unsigned char *base =
+      mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) return NULL;
   unsigned char *low = base + pool->guard_bytes;
 
@@ -5311,7 +5518,7 @@ static void insitu__coro_retire(struct insitu__coro *co) {
 #ifdef INSITU__ASAN
   /* The last frames never returned and left their red zones poisoned, for the stack's next user or
    * the address range's. */
-  __asan_unpoison_memory_region(co->low, (size_t)((unsigned char *)co - co->low));
+  __asan_unpoison_memory_region(co->low, ((unsigned char *)co - co->low));
 #endif
 
 #ifdef INSITU__TSAN
@@ -5363,7 +5570,7 @@ static insitu_status insitu__coro_pool_init(
 /* No coroutine may be live. */
 static void insitu__coro_pool_free(struct insitu__coro_pool *pool) {
   assert(!pool->live && !pool->current && "coroutines are still suspended");
-  for (struct insitu__coro *co; (co = (struct insitu__coro *)(void *)pool->idle);) {
+  for (struct insitu__coro *co; (co = (void *)pool->idle);) {
     pool->idle = co->node.next;
     insitu__coro_unmap(co);
   }
@@ -5375,7 +5582,7 @@ static void insitu__coro_pool_free(struct insitu__coro_pool *pool) {
 static struct insitu__coro *insitu__coro_start(
     struct insitu__coro_pool *pool, void (*fn)(void *), void *arg) {
   assert(!pool->live || insitu__coro_owned(pool));
-  struct insitu__coro *co = (struct insitu__coro *)(void *)pool->idle;
+  struct insitu__coro *co = (void *)pool->idle;
   if (co) {
     assert(co->state == INSITU__CORO_IDLE);
     pool->idle = co->node.next;
@@ -5406,8 +5613,7 @@ static void insitu__coro_resume(struct insitu__coro *co) {
   pool->current = co;
   co->state = INSITU__CORO_RUNNING;
 #ifdef INSITU__ASAN
-  __sanitizer_start_switch_fiber(
-      &pool->native_fake, co->low, (size_t)((unsigned char *)co - co->low));
+  __sanitizer_start_switch_fiber(&pool->native_fake, co->low, ((unsigned char *)co - co->low));
 #endif
 
 #ifdef INSITU__TSAN
@@ -5525,6 +5731,10 @@ enum {
  * Only a regular file is read: a directory is -EISDIR, a named pipe or a device is -ESPIPE, and a
  * socket is -ENXIO, the kernel's own answer. From submit until done is called the operation belongs
  * to the ring: path and iov must live so long, and the ring consumes iov (advances its entries). */
+struct insitu__ring_stamp {
+  uint64_t size, device, inode;
+  int64_t modified, changed; /* nanoseconds since 1970 */
+};
 struct insitu__ring_op {
   struct insitu__base_node node; /* the ring's own */
   int dirfd;
@@ -5535,6 +5745,7 @@ struct insitu__ring_op {
   int64_t result;
   void (*done)(struct insitu__ring_op *op);
   void *user;
+  struct insitu__ring_stamp *stamp; /* NULL, or gets what the file was when it was opened */
 
   /* the ring's own, too */
   int stage, fd, retries;
@@ -5646,7 +5857,7 @@ static int insitu__ring_thread(
   if (!pthread_attr_getstacksize(&attributes, &stack) && stack < INSITU__RING_STACK)
     pthread_attr_setstacksize(&attributes, INSITU__RING_STACK);
   sigfillset(&all);
-  for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) sigdelset(&all, faults[i]);
+  for (size_t i = 0; i < INSITU__BASE_COUNT(faults); i++) sigdelset(&all, faults[i]);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   int rc = pthread_create(thread, &attributes, fn, arg);
   pthread_sigmask(SIG_SETMASK, &old, NULL);
@@ -5657,7 +5868,7 @@ static int insitu__ring_thread(
 
 /* A thread of a pool: runs jobs until it is told to stop. */
 static void *insitu__ring_pool_main(void *arg) {
-  const struct insitu__ring_worker *worker = (const struct insitu__ring_worker *)arg;
+  const struct insitu__ring_worker *worker = arg;
   struct insitu__ring_pool *pool = worker->pool;
   insitu__base_float();
   pthread_mutex_lock(&pool->lock);
@@ -5711,7 +5922,7 @@ static void insitu__ring_pool_stop(struct insitu__ring_pool *pool) {
 static insitu_status insitu__ring_pool_start(
     struct insitu__ring_pool *pool, unsigned n, insitu_error *err) {
   if (!n) return INSITU_OK;
-  pool->threads = (struct insitu__ring_worker *)insitu__mem_alloc(n, sizeof *pool->threads);
+  pool->threads = insitu__mem_alloc(n, sizeof *pool->threads);
   if (!pool->threads)
     return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for %u %ss; use fewer%s", n,
         pool->what, pool->advice);
@@ -5746,7 +5957,7 @@ static bool insitu__ring_advance(struct insitu__ring_op *op, uint64_t n) {
   }
   if (!op->n_iov) return false;
   op->iov->iov_base = (char *)op->iov->iov_base + n;
-  op->iov->iov_len -= (size_t)n;
+  op->iov->iov_len -= n;
   return true;
 }
 
@@ -5802,10 +6013,17 @@ static int insitu__ring_opened(struct insitu__ring_op *op) {
   struct stat info = {0};
   uint64_t bytes = 0;
   bool tail = op->offset == INSITU__RING_TAIL;
-  if (tail && fstat(op->fd, &info)) return -errno;
-  int64_t type = tail ? (int64_t)(info.st_mode & S_IFMT) : insitu__ring_type(op->fd);
+  bool asks = tail || op->stamp;
+  if (asks && fstat(op->fd, &info)) return -errno;
+  int64_t type = asks ? (int64_t)(info.st_mode & S_IFMT) : insitu__ring_type(op->fd);
   if (type < 0) return (int)type;
   if (type != S_IFREG) return type == S_IFDIR ? -EISDIR : -ESPIPE;
+  if (op->stamp)
+    *op->stamp = (struct insitu__ring_stamp){.size = (uint64_t)info.st_size,
+        .device = info.st_dev,
+        .inode = info.st_ino,
+        .modified = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec,
+        .changed = (int64_t)info.st_ctim.tv_sec * 1000000000 + info.st_ctim.tv_nsec};
   if (!tail) return 0;
   for (unsigned i = 0; i < op->n_iov; i++) bytes += op->iov[i].iov_len;
   op->offset = (uint64_t)info.st_size - insitu__base_min(bytes, (uint64_t)info.st_size);
@@ -5913,7 +6131,7 @@ static int insitu__ring_dispatch(struct insitu__ring *r) {
   int n = insitu__ring_dispatch_polls(r);
   struct insitu__base_list list = r->finished;
   r->finished.first = NULL;
-  for (struct insitu__ring_op *op; (op = (struct insitu__ring_op *)insitu__base_pop(&list)); n++) {
+  for (struct insitu__ring_op *op; (op = insitu__base_pop(&list)); n++) {
     r->ops--;
     op->done(op);
   }
@@ -5994,7 +6212,7 @@ static bool insitu__ring_uring_poll(struct insitu__ring *r, struct insitu__ring_
   if (p->armed == p->want || p->leaving) return true;
   struct io_uring_sqe *sqe = insitu__ring_uring_sqe(r);
   if (!sqe) return false;
-  uint64_t data = (uint64_t)(uintptr_t)p | INSITU__RING_DATA_POLL;
+  uint64_t data = (uintptr_t)p | INSITU__RING_DATA_POLL;
 
   /* It is cancelled, not removed: POLL_REMOVE fails with EALREADY while the kernel handles a
    * wake-up of this poll, and the poll then stays armed. */
@@ -6035,8 +6253,7 @@ static void insitu__ring_uring_fill(struct insitu__ring *r) {
     bool staged = r->staged.first != NULL;
     if (!staged && (!r->queued.first || r->in_kernel >= r->max_in_kernel)) return;
     if (!(sqe = insitu__ring_uring_sqe(r))) return;
-    insitu__ring_uring_prep(
-        sqe, (struct insitu__ring_op *)insitu__base_pop(staged ? &r->staged : &r->queued));
+    insitu__ring_uring_prep(sqe, insitu__base_pop(staged ? &r->staged : &r->queued));
     r->in_kernel += !staged;
   }
 }
@@ -6182,7 +6399,7 @@ static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, cons
 #endif
       0};
   int rc = -EINVAL;
-  for (size_t mode = 0; mode < sizeof modes / sizeof *modes && rc == -EINVAL; mode++) {
+  for (size_t mode = 0; mode < INSITU__BASE_COUNT(modes) && rc == -EINVAL; mode++) {
     /* Where locked memory is scarce, smaller queues are tried: 64 KiB are too few for 4096
      * completions. */
     for (unsigned sq = depth, cq = 16 * depth;;) {
@@ -6203,7 +6420,7 @@ static int insitu__ring_uring_setup(struct io_uring *uring, unsigned depth, cons
   enum { N_OPS = 128 }; /* the kernel lists no more than it knows */
   _Alignas(struct io_uring_probe) char
       memory[sizeof(struct io_uring_probe) + N_OPS * sizeof(struct io_uring_probe_op)] = {0};
-  struct io_uring_probe *probe = (struct io_uring_probe *)(void *)memory;
+  struct io_uring_probe *probe = (void *)memory;
   *what = "an io_uring that tells what it can do (IORING_REGISTER_PROBE)";
   rc = io_uring_register_probe(uring, probe, N_OPS);
   *what = rc < 0 ? *what : "an io_uring with the features NODROP and EXT_ARG";
@@ -6263,9 +6480,9 @@ static void insitu__ring_blocking(struct insitu__ring_op *op) {
 
 /* A thread of the epoll backend runs an operation. */
 static void insitu__ring_run(void *owner, struct insitu__base_node *job, unsigned thread) {
-  struct insitu__ring *r = (struct insitu__ring *)owner;
+  struct insitu__ring *r = owner;
   (void)thread;
-  insitu__ring_blocking((struct insitu__ring_op *)(void *)job);
+  insitu__ring_blocking((void *)job);
   pthread_mutex_lock(&r->pool.lock);
   insitu__base_push(&r->ended, job);
   pthread_mutex_unlock(&r->pool.lock);
@@ -6301,9 +6518,9 @@ static void insitu__ring_epoll_polls(struct insitu__ring *r) {
 static bool insitu__ring_epoll_look(struct insitu__ring *r, int ms) {
   struct epoll_event event[64];
   bool woken = false;
-  int n = epoll_wait(r->epoll_fd, event, sizeof event / sizeof *event, ms);
+  int n = epoll_wait(r->epoll_fd, event, INSITU__BASE_COUNT(event), ms);
   for (int i = 0; i < n; i++) {
-    struct insitu__ring_poll *p = (struct insitu__ring_poll *)event[i].data.ptr;
+    struct insitu__ring_poll *p = event[i].data.ptr;
     if (p) insitu__ring_poll_fire(r, p, event[i].events);
     else woken = true;
   }
@@ -6317,7 +6534,7 @@ static int insitu__ring_epoll_round(struct insitu__ring *r, int64_t left, bool *
   insitu__ring_pool_add(&r->pool, &r->queued);
   insitu__ring_epoll_polls(r);
   if (!left && r->polls) insitu__ring_epoll_look(r, 0);
-  struct insitu__ring_op *op = (struct insitu__ring_op *)insitu__base_pop(&r->queued);
+  struct insitu__ring_op *op = insitu__base_pop(&r->queued);
   /* Without threads this thread runs one operation, and only one, so that the caller can use its
    * bytes while they are in the cache. */
   if (op) {
@@ -6389,7 +6606,7 @@ static struct insitu__ring_poll *insitu__ring_poll_open(struct insitu__ring *r, 
     void (*ready)(struct insitu__ring_poll *poll, unsigned events), void *user) {
   struct insitu__ring_poll *p = r->spare; /* a socket is polled anew for each request */
   if (p) r->spare = p->next;
-  else if (!(p = (struct insitu__ring_poll *)insitu__mem_alloc(1, sizeof *p))) return NULL;
+  else if (!(p = insitu__mem_alloc(1, sizeof *p))) return NULL;
   *p = (struct insitu__ring_poll){.fd = fd, .ready = ready, .user = user};
   r->polls++;
   return p;
@@ -6660,8 +6877,7 @@ static void insitu__reactor_ready(struct insitu__reactor *r, struct insitu__coro
 static bool insitu__reactor_reserve(struct insitu__reactor *r, uint32_t n) {
   if (n <= r->capacity) return true;
   uint32_t capacity = 2 * n + 64;
-  struct insitu__reactor_timer *timers = (struct insitu__reactor_timer *)insitu__mem_realloc(
-      r->timers, (uint64_t)capacity * sizeof *timers);
+  struct insitu__reactor_timer *timers = insitu__mem_realloc(r->timers, capacity * sizeof *timers);
   if (!timers) return false;
   r->timers = timers;
   r->capacity = capacity;
@@ -6714,20 +6930,23 @@ struct insitu__reactor_read {
 };
 
 static void insitu__reactor_read_done(struct insitu__ring_op *op) {
-  struct insitu__reactor_read *read = (struct insitu__reactor_read *)op->user;
+  struct insitu__reactor_read *read = op->user;
   insitu__reactor_ready(read->reactor, read->co);
 }
 
-/* Reads a file: see struct insitu__ring_op. The number of bytes, or -errno; consumes iov. */
-static int64_t insitu__reactor_read_file_await(struct insitu__reactor *r, int dirfd,
-    const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov) {
+/* Reads a file: see struct insitu__ring_op. stamp may be NULL. The number of bytes, or -errno;
+ * consumes iov. */
+static int64_t insitu__reactor_read_stamped_await(struct insitu__reactor *r, int dirfd,
+    const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov,
+    struct insitu__ring_stamp *stamp) {
   struct insitu__reactor_read read = {.op = {.dirfd = dirfd,
                                           .path = path,
                                           .offset = offset,
                                           .iov = iov,
                                           .n_iov = n_iov,
                                           .done = insitu__reactor_read_done,
-                                          .user = &read},
+                                          .user = &read,
+                                          .stamp = stamp},
       .reactor = r,
       .co = r->coros.current};
   insitu__ring_submit(&r->ring, &read.op);
@@ -6735,9 +6954,15 @@ static int64_t insitu__reactor_read_file_await(struct insitu__reactor *r, int di
   return read.op.result;
 }
 
+/* The same without a stamp. */
+static int64_t insitu__reactor_read_file_await(struct insitu__reactor *r, int dirfd,
+    const char *path, uint64_t offset, struct iovec *iov, unsigned n_iov) {
+  return insitu__reactor_read_stamped_await(r, dirfd, path, offset, iov, n_iov, NULL);
+}
+
 /* A worker has finished the job: its coroutine goes on. */
 static void insitu__reactor_job_done(struct insitu__reactor_task *task) {
-  struct insitu__reactor_job *job = (struct insitu__reactor_job *)(void *)task;
+  struct insitu__reactor_job *job = (void *)task;
   insitu__reactor_ready(job->reactor, job->co);
 }
 
@@ -6812,7 +7037,7 @@ static bool insitu__reactor_run_tasks(struct insitu__reactor *r) {
   }
 
   for (struct insitu__base_node *next; oldest; oldest = next) {
-    struct insitu__reactor_task *task = (struct insitu__reactor_task *)(void *)oldest;
+    struct insitu__reactor_task *task = (void *)oldest;
     next = oldest->next;
     task->fn(task);
   }
@@ -6832,8 +7057,7 @@ static bool insitu__reactor_run_ready(struct insitu__reactor *r) {
   struct insitu__base_list ready = r->ready;
   r->ready.first = NULL;
   bool any = ready.first;
-  for (struct insitu__coro *co; (co = (struct insitu__coro *)insitu__base_pop(&ready));)
-    insitu__coro_resume(co);
+  for (struct insitu__coro *co; (co = insitu__base_pop(&ready));) insitu__coro_resume(co);
   return any;
 }
 
@@ -6841,17 +7065,16 @@ static bool insitu__reactor_run_ready(struct insitu__reactor *r) {
 static void insitu__reactor_job_run(struct insitu__reactor_job *job, unsigned worker) {
   int64_t begin = insitu__base_now();
   job->fn(job->arg, worker);
-  atomic_fetch_add_explicit(
-      &job->reactor->busy, (uint64_t)(insitu__base_now() - begin), memory_order_relaxed);
+  atomic_fetch_add_explicit(&job->reactor->busy, insitu__base_now() - begin, memory_order_relaxed);
 }
 
 /* A worker runs a job. After the post the coroutine may run. The job lies on its stack, so nobody
  * may touch the job any more. */
 static void insitu__reactor_worker_run(
     void *owner, struct insitu__base_node *node, unsigned worker) {
-  struct insitu__reactor_job *job = (struct insitu__reactor_job *)(void *)node;
+  struct insitu__reactor_job *job = (void *)node;
   insitu__reactor_job_run(job, worker);
-  insitu__reactor_post((struct insitu__reactor *)owner, &job->task);
+  insitu__reactor_post(owner, &job->task);
 }
 
 /* Without workers: runs one new job here, after the kernel has got the work that goes on meanwhile.
@@ -6859,7 +7082,7 @@ static void insitu__reactor_worker_run(
 static bool insitu__reactor_run_job(struct insitu__reactor *r) {
   if (!r->new_jobs.first) return false;
   insitu__ring_flush(&r->ring);
-  struct insitu__reactor_job *job = (struct insitu__reactor_job *)insitu__base_pop(&r->new_jobs);
+  struct insitu__reactor_job *job = insitu__base_pop(&r->new_jobs);
   insitu__reactor_job_run(job, 0);
   insitu__reactor_ready(r, job->co);
   return true;
@@ -6963,7 +7186,7 @@ static void insitu__reactor_end(struct insitu__reactor *r) {
 
 /* The reactor thread. */
 static void *insitu__reactor_main(void *arg) {
-  struct insitu__reactor *r = (struct insitu__reactor *)arg;
+  struct insitu__reactor *r = arg;
   insitu__base_float(); /* fill values are read on this thread */
   insitu_status status = insitu__reactor_start(r, &r->error);
   pthread_mutex_lock(&r->lock);
@@ -7090,13 +7313,13 @@ static void insitu__reactor_call_return(struct insitu__reactor_callee *call, ins
 }
 
 static void insitu__reactor_call_coro(void *arg) {
-  struct insitu__reactor_callee *call = (struct insitu__reactor_callee *)arg;
+  struct insitu__reactor_callee *call = arg;
   call->fn(call->arg);
   insitu__reactor_call_return(call, INSITU_OK);
 }
 
 static void insitu__reactor_call_task(struct insitu__reactor_task *task) {
-  struct insitu__reactor_callee *call = (struct insitu__reactor_callee *)(void *)task;
+  struct insitu__reactor_callee *call = (void *)task;
   if (insitu__reactor_spawn(call->reactor, insitu__reactor_call_coro, call) < 0)
     insitu__reactor_call_return(call, INSITU_E_NOMEM);
 }
@@ -7280,7 +7503,7 @@ static void insitu__sign_sha256_init(struct insitu__sign_sha256 *s) {
 }
 
 static void insitu__sign_sha256_add(struct insitu__sign_sha256 *s, const void *p, uint64_t n) {
-  const unsigned char *at = (const unsigned char *)p;
+  const unsigned char *at = p;
   uint64_t used = s->n % 64;
 
   s->n += n;
@@ -7359,7 +7582,7 @@ static void insitu__sign_hex(const void *p, uint64_t n, char *out) {
  */
 static bool insitu__sign_base64_by(
     const char *digits, const void *p, uint64_t n, struct insitu__text_buffer *out) {
-  const unsigned char *at = (const unsigned char *)p;
+  const unsigned char *at = p;
 
   for (; n; at += n < 3 ? n : 3, n -= n < 3 ? n : 3) {
     uint32_t bits =
@@ -7519,14 +7742,14 @@ static bool insitu__sign_parse_http_date(const char *p, int64_t *seconds) {
 
   if (strlen(p) != 29) return false;
   const char *day = p + 5, *rest = p + 11;
-  while (date[1] < 12 && strncmp(p + 8, insitu__sign_months[date[1]], 3) != 0) date[1]++;
+  while (date[1] < 12 && strncmp(p + 8, insitu__sign_months[date[1]], 3)) date[1]++;
   date[1]++; /* 13: no month's name */
   if (!insitu__sign_read_date(&day, "DD", date) ||
       !insitu__sign_read_date(&rest, " YYYY hh:mm:ss GMT", date) ||
       !insitu__sign_seconds(date, &found))
     return false;
   insitu__sign_http_date(found, again);
-  if (strcmp(p, again) != 0) return false; /* the weekday, and what stands around the day */
+  if (strcmp(p, again)) return false; /* the weekday, and what stands around the day */
   *seconds = found;
   return true;
 }
@@ -7713,7 +7936,7 @@ static bool insitu__sign_unsigned(const struct insitu__sign_item *item) {
   static const char *const name[] = {"accept-encoding", "authorization", "connection",
       "content-length", "expect", "host", "keep-alive", "te", "trailer", "transfer-encoding",
       "upgrade", "user-agent", "x-amzn-trace-id"};
-  for (size_t i = 0; i < sizeof name / sizeof *name; i++)
+  for (size_t i = 0; i < INSITU__BASE_COUNT(name); i++)
     if (insitu__sign_span_like(item->name, name[i])) return true;
   return false;
 }
@@ -7844,7 +8067,7 @@ static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char 
       "if-unmodified-since", "range"};
 
   insitu__text_buffer_printf(out, "%s\n", method);
-  for (size_t k = 0; k < sizeof plain / sizeof *plain; k++) {
+  for (size_t k = 0; k < INSITU__BASE_COUNT(plain); k++) {
     for (unsigned i = 0; i < s->n; i++)
       if (insitu__sign_span_like(s->item[i].name, plain[k]))
         insitu__text_buffer_bytes(out, s->item[i].value.text, s->item[i].value.n);
@@ -7853,7 +8076,7 @@ static bool insitu__sign_azure_text(struct insitu__text_buffer *out, const char 
 
   for (unsigned i = 0; i < s->n; i++) {
     const struct insitu__sign_item *item = &s->item[i];
-    if (item->name.n < 5 || strncasecmp(item->name.text, "x-ms-", 5) != 0) continue;
+    if (item->name.n < 5 || strncasecmp(item->name.text, "x-ms-", 5)) continue;
     insitu__sign_put_lower(out, item->name);
     insitu__text_buffer_bytes(out, ":", 1);
     insitu__text_buffer_bytes(out, item->value.text, item->value.n);
@@ -7995,8 +8218,7 @@ static bool insitu__sign_xml_accept(struct insitu__sign_xml *x, const char *lite
 
 /* Goes behind the next place of a literal. False: there is none. */
 static bool insitu__sign_xml_past(struct insitu__sign_xml *x, const char *literal) {
-  const char *found =
-      (const char *)memmem(x->text + x->at, (size_t)(x->n - x->at), literal, strlen(literal));
+  const char *found = memmem(x->text + x->at, (x->n - x->at), literal, strlen(literal));
   if (found) x->at = (uint64_t)(found - x->text) + strlen(literal);
   return found != NULL;
 }
@@ -8023,8 +8245,7 @@ static struct insitu__sign_span insitu__sign_xml_word(struct insitu__sign_xml *x
 
 /* Sets the scanner's name to the local part of a qualified one. */
 static void insitu__sign_xml_local(struct insitu__sign_xml *x, struct insitu__sign_span name) {
-  const char *colon = (const char *)memchr(name.text, ':', (size_t)name.n),
-             *local = colon ? colon + 1 : name.text;
+  const char *colon = memchr(name.text, ':', name.n), *local = colon ? colon + 1 : name.text;
   x->name = (struct insitu__sign_span){local, name.n - (uint64_t)(local - name.text)};
 }
 
@@ -8037,7 +8258,7 @@ static bool insitu__sign_xml_attributes(struct insitu__sign_xml *x) {
     const char *quote = insitu__sign_xml_accept(x, "'") ? "'" : "\"";
     if (*quote == '"' && !insitu__sign_xml_accept(x, quote)) return false;
     uint64_t from = x->at;
-    if (!insitu__sign_xml_past(x, quote) || memchr(x->text + from, '<', (size_t)(x->at - from)))
+    if (!insitu__sign_xml_past(x, quote) || memchr(x->text + from, '<', (x->at - from)))
       return false;
   }
 
@@ -8119,7 +8340,7 @@ static int insitu__sign_xml_next(struct insitu__sign_xml *x) {
       if (!insitu__sign_xml_space(x)) return insitu__sign_xml_fail(x);
       continue;
     } else {
-      const char *end = (const char *)memchr(x->text + from, '<', (size_t)(x->n - from));
+      const char *end = memchr(x->text + from, '<', (x->n - from));
       if (!end) return insitu__sign_xml_fail(x);
       x->at = (uint64_t)(end - x->text);
       x->value.n = x->at - from;
@@ -8242,7 +8463,7 @@ enum {
 
 /* Reads the header of a section, "[kind name]" or "[name]". False: it is malformed. */
 static bool insitu__sign_ini_section(struct insitu__sign_ini *x, struct insitu__sign_span line) {
-  const char *close = (const char *)memchr(line.text, ']', (size_t)line.n);
+  const char *close = memchr(line.text, ']', line.n);
 
   if (!close) return false;
   struct insitu__sign_span inside = insitu__sign_trim(line.text + 1, close);
@@ -8262,8 +8483,7 @@ static bool insitu__sign_ini_section(struct insitu__sign_ini *x, struct insitu__
 /* "key = value", without a comment behind it: one begins at a '#' or ';' that follows a blank. A
  * ':' is no '=', as which other readers may take it. */
 static bool insitu__sign_ini_property(struct insitu__sign_ini *x, struct insitu__sign_span line) {
-  const char *equals = (const char *)memchr(line.text, '=', (size_t)line.n),
-             *end = line.text + line.n;
+  const char *equals = memchr(line.text, '=', line.n), *end = line.text + line.n;
 
   if (!equals) return false;
   x->key = insitu__sign_trim(line.text, equals);
@@ -8281,8 +8501,7 @@ static bool insitu__sign_ini_property(struct insitu__sign_ini *x, struct insitu_
 static int insitu__sign_ini_piece(struct insitu__sign_ini *x) {
   while (x->at < x->n) {
     const char *from = x->text + x->at;
-    const char *to = (const char *)memchr(from, '\n', (size_t)(x->n - x->at)),
-               *end = to ? to : x->text + x->n;
+    const char *to = memchr(from, '\n', (x->n - x->at)), *end = to ? to : x->text + x->n;
     x->at += (uint64_t)(end - from) + (to != NULL);
     x->line++;
     struct insitu__sign_span line = insitu__sign_trim(from, end);
@@ -8418,7 +8637,7 @@ static bool insitu__names_again(int error) {
 
 /* The thread of a look-up. */
 static void *insitu__names_lookup_main(void *arg) {
-  struct insitu__names_lookup *l = (struct insitu__names_lookup *)arg;
+  struct insitu__names_lookup *l = arg;
   struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG}, *list = NULL;
   /* whoever started it may come to that later only */
   pthread_setname_np(pthread_self(), "insitu-name");
@@ -8456,7 +8675,7 @@ static void *insitu__names_lookup_main(void *arg) {
 /* Starts a look-up of a host's name, on a thread that nobody joins. 0, ENOMEM, or the errno that
  * tells why there is no thread. */
 static int insitu__names_start(struct insitu__reactor *reactor, struct insitu__names_host *host) {
-  struct insitu__names_lookup *l = (struct insitu__names_lookup *)insitu__mem_map(sizeof *l);
+  struct insitu__names_lookup *l = insitu__mem_map(sizeof *l);
   pthread_t thread;
 
   if (!l) return ENOMEM;
@@ -8545,12 +8764,12 @@ static bool insitu__names_bare_host(const char *url, char *out, size_t cap) {
 
   if (!at) return false;
   at += 3;
-  const char *user = (const char *)memrchr(at, '@', (size_t)(end - at));
+  const char *user = memrchr(at, '@', (size_t)(end - at));
   if (user) at = user + 1;
   at += *at == '[';
   uint64_t n = at[-1] == '[' ? strcspn(at, "]") : strcspn(at, ":/?#");
   if (!n || n >= cap) return false;
-  memcpy(out, at, (size_t)n);
+  memcpy(out, at, n);
   out[n] = 0;
   return true;
 }
@@ -8607,14 +8826,14 @@ static bool insitu__names_holds(
   unsigned char block[16];
   char text[INET6_ADDRSTRLEN + sizeof "[]/128"];
   if (n >= sizeof text) return false;
-  memcpy(text, entry, (size_t)n);
+  memcpy(text, entry, n);
   text[n] = 0;
   char *address = text + (text[0] == '['), *slash = strchr(address, '/');
   address[strcspn(address, "]/")] = 0;
   uint64_t bits = 8 * bytes;
   if (insitu__names_address(address, block) != bytes) return false;
   if (slash && !insitu__text_number(slash + 1, 8 * bytes, &bits)) return false;
-  if (memcmp(one, block, (size_t)(bits / 8))) return false;
+  if (memcmp(one, block, (bits / 8))) return false;
   return !(bits % 8) || !((one[bits / 8] ^ block[bits / 8]) >> (8 - bits % 8));
 }
 
@@ -8735,7 +8954,7 @@ static uint64_t insitu__http_hash(uint64_t h, const char *text, uint64_t n) {
   uint64_t i = 0;
   for (; n - i >= 8; i += 8) h = insitu__order_mix(h ^ insitu__base_load64(text + i));
   memset(word, 0, sizeof word);
-  if (n > i) memcpy(word, text + i, (size_t)(n - i));
+  if (n > i) memcpy(word, text + i, n - i);
   return insitu__order_mix(insitu__order_mix(h ^ insitu__base_load64(word)) ^ n);
 }
 
@@ -8754,14 +8973,12 @@ static bool insitu__http_etag_usable(const char *etag) {
     if ((unsigned char)*c <= ' ' || *c == 0x7f) return false;
   return etag[0] && (etag[0] != 'W' || etag[1] != '/');
 }
-#ifndef INSITU_NO_CURL /* its only callers */
 /* Whether this version has a validator that proves another answer to be of the same version. A
  * Last-Modified counts once it has settled: its resolution is one second, and the clocks of servers
  * differ by some (RFC 9110, section 8.8.2.2). */
 static bool insitu__http_version_guards(const struct insitu__http_version *v) {
   return (v->etag && !v->weak) || (v->modified && v->settled);
 }
-#endif
 
 /* Compares the version of an earlier answer with that of a later one; returns INSITU__HTTP_SAME and
  * so on. any: option ignore_etag, servers disagree on ETags and dates, and only lengths count. */
@@ -9041,7 +9258,7 @@ static bool insitu__http_duration(const char *text, int64_t *ms) {
 /* Reads true, 1, yes, on and their opposites, in any case. */
 static bool insitu__http_flag(const char *text, bool *value) {
   static const char *const words[] = {"false", "true", "0", "1", "no", "yes", "off", "on"};
-  for (unsigned i = 0; i < sizeof words / sizeof *words; i++)
+  for (unsigned i = 0; i < INSITU__BASE_COUNT(words); i++)
     if (!strcasecmp(text, words[i])) return (*value = i & 1), true;
   return false;
 }
@@ -9096,7 +9313,7 @@ static const struct insitu__http_option {
 #undef INSITU__HTTP_FLAGS
 #undef INSITU__HTTP_TEXTS
 };
-enum { INSITU__HTTP_OPTIONS = sizeof insitu__http_options / sizeof *insitu__http_options };
+enum { INSITU__HTTP_OPTIONS = INSITU__BASE_COUNT(insitu__http_options) };
 
 /* What is wrong with an option that becomes a part of a request's head, or names something to curl;
  * NULL: nothing. Messages do not show the text: a proxy's url may hold a password. */
@@ -9125,8 +9342,7 @@ static bool insitu__http_option_store(
   case INSITU__HTTP_OPTION_TIME:
     return insitu__http_duration(value, (int64_t *)to) && *(int64_t *)to;
   case INSITU__HTTP_OPTION_NUMBER:
-    return insitu__text_number(value, option->most, (uint64_t *)to) &&
-           *(uint64_t *)to >= option->least;
+    return insitu__text_number(value, option->most, to) && *(uint64_t *)to >= option->least;
   case INSITU__HTTP_OPTION_RETRIES:
     if (!insitu__text_number(value, option->most, &number)) return false;
     d->retries = d->first_retries = (unsigned)number;
@@ -9146,7 +9362,7 @@ static bool insitu__http_option_take(struct insitu__http_desc *d, const char *ke
   const struct insitu__http_option *option = insitu__http_options,
                                    *end = option + INSITU__HTTP_OPTIONS;
 
-  while (option < end && strcmp(option->name, key) != 0) option++;
+  while (option < end && strcmp(option->name, key)) option++;
   *status = INSITU_OK;
   if (option == end) return false;
   if (!value[0]) return true; /* an empty option counts as none */
@@ -9171,7 +9387,7 @@ static bool insitu__http_option_take(struct insitu__http_desc *d, const char *ke
 static bool insitu__http_header(
     struct insitu__http_request *r, const char *name, const char *value) {
   size_t n_name = strlen(name), n_value = strlen(value);
-  char *line = (char *)insitu__mem_realloc(NULL, n_name + n_value + 1);
+  char *line = insitu__mem_realloc(NULL, n_name + n_value + 1);
 
   if (!line) return false;
   memcpy(line, name, n_name);
@@ -9332,9 +9548,7 @@ static bool insitu__http_read_value(
     if (!insitu__text_number(value, UINT64_MAX, &a->length)) a->length = UINT64_MAX;
     break;
   case INSITU__HTTP_HEADER_RANGE: insitu__http_content_range(value, a); break;
-  case INSITU__HTTP_HEADER_ENCODING:
-    a->encoded = *value && strcasecmp(value, "identity") != 0;
-    break;
+  case INSITU__HTTP_HEADER_ENCODING: a->encoded = *value && strcasecmp(value, "identity"); break;
   case INSITU__HTTP_HEADER_DATE:
     if (!insitu__sign_parse_http_date(value, &a->date)) a->date = -1;
     break;
@@ -9364,7 +9578,7 @@ static bool insitu__http_read_header(struct insitu__http_answer *a, char *line) 
   size_t n = strlen(value);
   while (n && (value[n - 1] == ' ' || value[n - 1] == '\t')) value[--n] = 0;
 
-  for (size_t i = 0; i < sizeof insitu__http_headers / sizeof *insitu__http_headers; i++)
+  for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__http_headers); i++)
     if (insitu__http_is_named(line, insitu__http_headers[i].name))
       return insitu__http_read_value(a, &insitu__http_headers[i], value, n);
   return true;
@@ -9383,7 +9597,7 @@ static bool insitu__http_set_text(CURL *easy, CURLoption option, const char *val
 
 /* A socket is ready: curl reads or writes. It may call back into the functions below. */
 static void insitu__http_polled(struct insitu__ring_poll *poll, unsigned events) {
-  struct insitu__http *h = (struct insitu__http *)poll->user;
+  struct insitu__http *h = poll->user;
   int running, mask = (events & (POLLIN | POLLHUP) ? CURL_CSELECT_IN : 0) |
                       (events & POLLOUT ? CURL_CSELECT_OUT : 0) |
                       (events & (POLLERR | POLLNVAL) ? CURL_CSELECT_ERR : 0);
@@ -9412,8 +9626,8 @@ static struct insitu__ring_poll *insitu__http_poll_open(struct insitu__http *h, 
 
 /* curl tells what it waits for on a socket; `mine` is the socket's poll, once there is one. */
 static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *user, void *mine) {
-  struct insitu__http *h = (struct insitu__http *)user;
-  struct insitu__ring_poll *p = (struct insitu__ring_poll *)mine;
+  struct insitu__http *h = user;
+  struct insitu__ring_poll *p = mine;
 
   (void)easy;
   if (what == CURL_POLL_REMOVE) {
@@ -9445,7 +9659,7 @@ static curl_socket_t insitu__http_on_open(
 
 /* curl tells when it wants to be called: the turn does that. */
 static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
-  struct insitu__http *h = (struct insitu__http *)user;
+  struct insitu__http *h = user;
   (void)multi;
   if (ms < 0) h->timer = INT64_MAX;
   else h->timer = ms ? insitu__base_now() + ms * INT64_C(1000000) : 0;
@@ -9524,7 +9738,7 @@ static void insitu__http_read_date(
 /* A line of a response's head, with its end, or of a trailer. Returns n, or less: curl then ends
  * the transfer. */
 static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *user) {
-  struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
+  struct insitu__http_transfer *t = user;
   char copy[8192], *text = copy;
 
   n *= size;
@@ -9540,7 +9754,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
     /* HTTP/2 and later mark the end of every body */
     t->own.framed = n > 6 && line[5] >= '2' && line[5] <= '9';
     t->headed = false;
-    const char *space = (const char *)memchr(line, ' ', n - 3);
+    const char *space = memchr(line, ' ', n - 3);
     if (space) t->own.status = atoi(space + 1);
     return n;
   }
@@ -9553,7 +9767,7 @@ static size_t insitu__http_on_header(char *line, size_t size, size_t n, void *us
     return n;
   }
 
-  if (length >= sizeof copy) text = (char *)insitu__mem_realloc(NULL, length + 1);
+  if (length >= sizeof copy) text = insitu__mem_realloc(NULL, length + 1);
   if (!text) return insitu__http_refuse(t->request, INSITU__HTTP_MEMORY);
   memcpy(text, line, length);
   text[length] = 0;
@@ -9580,7 +9794,7 @@ static bool insitu__http_copy_body(struct insitu__http_request *r, const char *b
     if (v->iov_base && part) {
       char *to = (char *)v->iov_base + r->into;
       if (r->past_caches) insitu__mem_copy_past_caches(to, bytes, part);
-      else memcpy(to, bytes, (size_t)part);
+      else memcpy(to, bytes, part);
     }
     r->into += part;
     r->placed += part;
@@ -9604,7 +9818,7 @@ static void insitu__http_rewind(struct insitu__http_request *r) {
 
 /* Bytes of a body. Those of a success go to iov or text; of an error, the first go to text. */
 static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *user) {
-  struct insitu__http_transfer *t = (struct insitu__http_transfer *)user;
+  struct insitu__http_transfer *t = user;
   struct insitu__http_request *r = t->request;
   const struct insitu__http_answer *a = &r->answer;
 
@@ -9678,8 +9892,7 @@ static bool insitu__http_lines(struct insitu__http_transfer *t) {
   uint64_t n = 0, most = INSITU__ARRAY_LEN(r->headers) + 2;
 
   if (most > t->n_line) {
-    struct curl_slist *line =
-        (struct curl_slist *)insitu__mem_realloc(t->line, most * sizeof *line);
+    struct curl_slist *line = insitu__mem_realloc(t->line, most * sizeof *line);
     if (!line) return false;
     t->line = line;
     t->n_line = most;
@@ -9873,7 +10086,7 @@ static bool insitu__http_start(
   struct insitu__http_names names;
 
   if (t) h->idle = t->next;
-  else if ((t = (struct insitu__http_transfer *)insitu__mem_alloc(1, sizeof *t))) {
+  else if ((t = insitu__mem_alloc(1, sizeof *t))) {
     t->easy = curl_easy_init();
     if (!t->easy) {
       insitu__mem_free(t);
@@ -9919,7 +10132,7 @@ static void insitu__http_finish(struct insitu__http *h, struct insitu__http_requ
 static int64_t insitu__http_time(CURL *easy, CURLINFO what) {
   curl_off_t us = 0;
   curl_easy_getinfo(easy, what, &us);
-  return us > 0 ? (int64_t)us : -1;
+  return us > 0 ? us : -1;
 }
 
 /* Sets the times of a transfer that curl has finished. */
@@ -10130,8 +10343,7 @@ static bool insitu__http_resolve(struct insitu__http *h) {
     if (h->host[i].asked) insitu__names_collect(&h->host[i]);
   struct insitu__base_list waiting = h->waiting;
   h->waiting.first = NULL;
-  for (struct insitu__http_request *r;
-       (r = (struct insitu__http_request *)insitu__base_pop(&waiting));) {
+  for (struct insitu__http_request *r; (r = insitu__base_pop(&waiting));) {
     if (!now) now = insitu__base_now();
     if (!r->host->n && r->host->asked && now < r->host_until) {
       insitu__base_push(&h->waiting, &r->node);
@@ -10165,8 +10377,7 @@ static bool insitu__http_given_up(
 static void insitu__http_sweep_list(struct insitu__http *h, struct insitu__base_list *list) {
   struct insitu__base_list all = *list;
   list->first = NULL;
-  for (struct insitu__http_request *r;
-       (r = (struct insitu__http_request *)insitu__base_pop(&all));) {
+  for (struct insitu__http_request *r; (r = insitu__base_pop(&all));) {
     if (insitu__http_given_up(h, r)) insitu__http_fail(h, r, INSITU__HTTP_CANCELLED);
     else insitu__base_push(list, &r->node);
   }
@@ -10190,7 +10401,7 @@ static void insitu__http_sweep(struct insitu__http *h) {
  * is queued, ends what curl has finished, and hedges. Returns whether anything was done; sets when
  * it must be called again. */
 static bool insitu__http_turn(struct insitu__reactor_source *source) {
-  struct insitu__http *h = (struct insitu__http *)(void *)source;
+  struct insitu__http *h = (void *)source;
   int running, left;
 
   if (h->timer != INT64_MAX && (!h->timer || h->timer <= insitu__base_now())) {
@@ -10204,7 +10415,7 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
   if (any) insitu__http_sweep(h);
   any = insitu__http_resolve(h) || any;
   for (; h->queued.first && (double)h->under_way < h->limit; any = true) {
-    struct insitu__http_request *r = (struct insitu__http_request *)insitu__base_pop(&h->queued);
+    struct insitu__http_request *r = insitu__base_pop(&h->queued);
     if (!insitu__http_resolved(h, r)) continue;
     if (!insitu__http_multi(h) || !insitu__http_start(h, r, &r->sent))
       insitu__http_fail(h, r, INSITU__HTTP_MEMORY);
@@ -10217,7 +10428,7 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
       char *transfer = NULL;
       CURLcode result = m->data.result;
       curl_easy_getinfo(m->easy_handle, CURLINFO_PRIVATE, &transfer);
-      insitu__http_transfer_done(h, (struct insitu__http_transfer *)(void *)transfer, result);
+      insitu__http_transfer_done(h, (void *)transfer, result);
     }
   }
 
@@ -10232,7 +10443,7 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
 
 /* The reactor ends: no coroutine is left, and so no request. */
 static void insitu__http_end(struct insitu__reactor_source *source) {
-  struct insitu__http *h = (struct insitu__http *)(void *)source;
+  struct insitu__http *h = (void *)source;
 
   assert(!h->active && !h->queued.first && !h->waiting.first);
   for (unsigned i = 0; i < INSITU__MAX_HOSTS; i++) /* its thread is not waited for */
@@ -10683,6 +10894,18 @@ static void insitu__settings_wipe(char **text) {
   *text = NULL;
 }
 
+/* The same of n texts that stand side by side. */
+static void insitu__settings_wipe_list(char **text, int n) {
+  for (int i = 0; i < n; i++) insitu__settings_wipe(&text[i]);
+}
+
+/* The same of all texts whose addresses are given. */
+#define INSITU__SETTINGS_WIPE(...)                                                                 \
+  do {                                                                                             \
+    char **text_[] = {__VA_ARGS__};                                                                \
+    for (unsigned i_ = 0; i_ < INSITU__BASE_COUNT(text_); i_++) insitu__settings_wipe(text_[i_]);  \
+  } while (0)
+
 /* The one error of these sections for a lack of memory. */
 static insitu_status insitu__settings_nomem(insitu_error *err) {
   return insitu__error_set(err, INSITU_E_NOMEM,
@@ -10730,11 +10953,11 @@ struct insitu__settings_url { /* an http(s) URL's parts, in its text */
  * characters of names, addresses and ports. */
 static const char *insitu__settings_url_split(const char *url, struct insitu__settings_url *u) {
   memset(u, 0, sizeof *u);
-  u->https = strncasecmp(url, "https://", 8) == 0;
+  u->https = !strncasecmp(url, "https://", 8);
   if (!u->https && strncasecmp(url, "http://", 7)) return "it is no http:// or https:// url";
   const char *p = url + 7 + u->https, *end = p + strcspn(p, "/?#");
   /* the last '@': passwords may hold one */
-  const char *at = (const char *)memrchr(p, '@', (size_t)(end - p));
+  const char *at = memrchr(p, '@', (size_t)(end - p));
   if (at) {
     u->user = p;
     u->n_user = (uint64_t)(at - p);
@@ -11096,9 +11319,7 @@ struct insitu__auth {
 
 /* Overwrites and frees credentials. */
 static void insitu__auth_wipe_keys(struct insitu__auth_keys *k) {
-  insitu__settings_wipe(&k->id);
-  insitu__settings_wipe(&k->secret);
-  insitu__settings_wipe(&k->token);
+  INSITU__SETTINGS_WIPE(&k->id, &k->secret, &k->token);
   memset(k, 0, sizeof *k);
 }
 
@@ -11106,7 +11327,7 @@ static void insitu__auth_wipe_keys(struct insitu__auth_keys *k) {
 static insitu_status insitu__auth_copy_keys(struct insitu__auth_keys *k, const char *id,
     const char *secret, const char *token, insitu_error *err) {
   insitu_status status = insitu__settings_put(&k->id, id, err);
-  if (status == INSITU_OK) status = insitu__settings_put(&k->secret, secret, err);
+  if (!status) status = insitu__settings_put(&k->secret, secret, err);
   return status < 0 ? status : insitu__settings_put(&k->token, token, err);
 }
 
@@ -11135,7 +11356,7 @@ static int insitu__auth_file_content(int fd, struct insitu__text_buffer *b) {
   for (ssize_t got = 1; got > 0 && b->n < b->limit;) {
     uint64_t room = insitu__base_min(4096, b->limit - b->n);
     if (!insitu__text_buffer_reserve(b, room)) return 0;
-    do got = read(fd, b->text + b->n, (size_t)room);
+    do got = read(fd, b->text + b->n, room);
     while (got < 0 && errno == EINTR);
     if (got < 0) return errno;
     b->n += (uint64_t)got;
@@ -11180,7 +11401,7 @@ static insitu_status insitu__auth_file(
   const char *cause = insitu__error_text(error, buf, sizeof buf);
   if (pipe) cause = "it is a pipe";
   else if (large) cause = "it is larger than INSITU__MAX_SECRET_FILE (1 MiB)";
-  if (err && !err->status) err->sys_errno = error;
+  insitu__error_errno(err, error);
   return insitu__error_set(err, INSITU_E_AUTH,
       "store, file '%.400s'%s%.60s%s: cannot be read: %s; %s", path, by ? " (named by " : "",
       by ? by : "", by ? ")" : "", cause,
@@ -11268,7 +11489,7 @@ static const char *insitu__auth_profile_refused(
                              "keys in the environment"}};
   struct insitu__sign_span value;
 
-  for (unsigned i = 0; i < sizeof refused / sizeof *refused; i++)
+  for (unsigned i = 0; i < INSITU__BASE_COUNT(refused); i++)
     if (insitu__auth_profile_find(f, profile, refused[i][0], &value)) return refused[i][1];
   return NULL;
 }
@@ -11299,7 +11520,7 @@ static insitu_status insitu__auth_profile_keys(struct insitu__auth *a,
   char *value[3] = {NULL};
   insitu_status status = INSITU_OK;
 
-  for (int i = 0; i < 3 && status == INSITU_OK; i++) {
+  for (int i = 0; i < 3 && !status; i++) {
     status = insitu__auth_profile_get(f, profile, keys[i], &value[i], err);
     if (i == 2 && value[i] && !value[i][0]) insitu__settings_wipe(&value[i]); /* no token */
     const char *wrong = value[i] ? insitu__settings_characters(value[i], i != 1) : NULL;
@@ -11308,13 +11529,13 @@ static insitu_status insitu__auth_profile_keys(struct insitu__auth *a,
           "store, profile '%.64s': its %s cannot be used: %s; correct it", profile, keys[i], wrong);
   }
 
-  if (status == INSITU_OK && value[0] && value[1])
+  if (!status && value[0] && value[1])
     status = insitu__auth_static(a, value[0], value[1], value[2], "profile", err);
   else if (value[0] || value[1])
     *cause = "it holds aws_access_key_id or aws_secret_access_key, and not the other; give both";
   else if (!*cause && a->n_roles)
     *cause = "it holds no keys, and role_arn of another profile needs them; add them";
-  for (int i = 0; i < 3; i++) insitu__settings_wipe(&value[i]);
+  insitu__settings_wipe_list(value, 3);
   return status;
 }
 
@@ -11331,7 +11552,7 @@ static insitu_status insitu__auth_profile_step(struct insitu__auth *a,
   insitu_status status = INSITU_OK;
 
   *next = NULL;
-  for (int i = 0; i < KEYS && assume && status == INSITU_OK && (i == 0 || value[ROLE]); i++)
+  for (int i = 0; i < KEYS && assume && !status && (i == 0 || value[ROLE]); i++)
     status = insitu__auth_profile_get(f, profile, keys[i], &value[i], err);
   if (status < 0) {
     /* its error is set */
@@ -11341,9 +11562,9 @@ static insitu_status insitu__auth_profile_step(struct insitu__auth *a,
     insitu__auth_dynamic(a, INSITU__AUTH_WEB, "profile, web identity");
     char **set = a->set.value;
     status = insitu__settings_put(&set[INSITU__SETTINGS_ROLE], value[ROLE], err);
-    if (status == INSITU_OK)
+    if (!status)
       status = insitu__settings_put(&set[INSITU__SETTINGS_TOKEN_FILE], value[TOKEN_FILE], err);
-    if (status == INSITU_OK && value[SESSION])
+    if (!status && value[SESSION])
       status = insitu__settings_put(&set[INSITU__SETTINGS_SESSION], value[SESSION], err);
   } else if (!cause && a->n_roles == INSITU__MAX_ROLES) {
     cause = "role_arn leads on over more profiles than INSITU__MAX_ROLES (4); shorten the chain";
@@ -11357,7 +11578,7 @@ static insitu_status insitu__auth_profile_step(struct insitu__auth *a,
       cause = "role_arn needs source_profile, or a credential_source that there is; add it";
   }
 
-  for (int i = 0; i < KEYS; i++) insitu__settings_wipe(&value[i]);
+  insitu__settings_wipe_list(value, KEYS);
   if (status < 0 || a->source == INSITU__AUTH_STATIC || a->source == INSITU__AUTH_WEB || !cause)
     return status;
   return insitu__error_set(err, INSITU_E_AUTH, "store, profile '%.64s': %s", profile, cause);
@@ -11385,7 +11606,7 @@ static insitu_status insitu__auth_profile(
   insitu_status status = INSITU_OK;
   if (named && !insitu__auth_profile_find(f, named, NULL, NULL))
     return insitu__auth_no_profile(f, named, by, err);
-  for (unsigned i = 0; i < 2 && status == INSITU_OK; i++) {
+  for (unsigned i = 0; i < 2 && !status; i++) {
     char *value = NULL;
     if (!a->set.value[more[i].setting])
       status = insitu__auth_profile_get(f, name, more[i].key, &value, err);
@@ -11398,18 +11619,18 @@ static insitu_status insitu__auth_profile(
   const char *at = name;
   char *held = NULL, *next = NULL; /* held: what `at` points to, but for the first profile */
   bool assume = true;
-  while (status == INSITU_OK && keys) {
+  while (!status && keys) {
     status = insitu__auth_profile_step(a, f, at, &next, assume, err);
     if (!next) break;
-    assume = strcmp(next, at) != 0; /* one that is its own source holds the keys */
+    assume = strcmp(next, at); /* one that is its own source holds the keys */
     insitu__settings_wipe(&held);
     at = held = next;
-    if (status == INSITU_OK && !insitu__auth_profile_find(f, at, NULL, NULL))
+    if (!status && !insitu__auth_profile_find(f, at, NULL, NULL))
       status = insitu__auth_no_profile(f, at, "source_profile", err);
   }
 
   insitu__settings_wipe(&held);
-  if (status == INSITU_OK && keys && !a->source && named)
+  if (!status && keys && !a->source && named)
     return insitu__error_set(err, INSITU_E_AUTH,
         "store, profile '%.64s': it holds no keys and no role_arn; add them, or check its name "
         "(%.64s)",
@@ -11448,8 +11669,8 @@ static insitu_status insitu__auth_file_read(const struct insitu__auth *a, int se
 }
 
 static void insitu__auth_files_free(struct insitu__auth_files *f) {
-  char **text[] = {&f->config.path, &f->config.text, &f->credentials.path, &f->credentials.text};
-  for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__settings_wipe(text[i]);
+  INSITU__SETTINGS_WIPE(
+      &f->config.path, &f->config.text, &f->credentials.path, &f->credentials.text);
 }
 
 /* Looks for credentials as the AWS tools do: keys, web identity, profile, container, instance. */
@@ -11500,7 +11721,7 @@ static insitu_status insitu__auth_json_get(
   *out = NULL;
   if (token < 0 || insitu__text_json_is_null(j, token)) return INSITU_OK;
   if (!insitu__text_json_is_string(j, token) || n >= INSITU__MAX_SECRET) return INSITU_E_AUTH;
-  *out = (char *)insitu__mem_alloc(n + 1, 1);
+  *out = insitu__mem_alloc(n + 1, 1);
   if (!*out) return INSITU_E_NOMEM;
   if (insitu__text_json_string(j, token, *out, n + 1) >= 0 &&
       (lines || insitu__text_printable(*out)))
@@ -11533,13 +11754,13 @@ static insitu_status insitu__auth_google_members(struct insitu__auth *a,
       {INSITU__SETTINGS_CLIENT_SECRET, "client_secret"},
       {INSITU__SETTINGS_REFRESH, "refresh_token"}, {INSITU__SETTINGS_STS, "token_uri"}};
   insitu_status status = INSITU_OK;
-  for (unsigned i = service ? 3 : 0; i < 4 && status == INSITU_OK; i++) {
+  for (unsigned i = service ? 3 : 0; i < 4 && !status; i++) {
     char *value;
     status = insitu__auth_json_take(j, where, user[i].key, false, &value, err);
     if (value)
       status =
           insitu__settings_set(&a->set, user[i].setting, value, INSITU__SETTINGS_FILE, where, err);
-    else if (i < 3 && status == INSITU_OK)
+    else if (i < 3 && !status)
       status = insitu__error_set(err, INSITU_E_AUTH,
           "store, %.400s: it has no %s; run 'gcloud auth application-default login' again", where,
           user[i].key);
@@ -11563,26 +11784,25 @@ static insitu_status insitu__auth_google_json(
   status = insitu__auth_json_take(&j, where, "type", false, &type, err);
   bool service = type && !strcmp(type, "service_account"),
        known = service || (type && !strcmp(type, "authorized_user"));
-  if (status == INSITU_OK && !known)
+  if (!status && !known)
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store, %.400s: credentials of type '%.64s' are not supported; give authorized_user, "
         "service_account or a bearer_token",
         where, type ? type : "");
-  if (status == INSITU_OK) status = insitu__auth_google_members(a, &j, service, where, err);
+  if (!status) status = insitu__auth_google_members(a, &j, service, where, err);
   insitu__auth_dynamic(a, service ? INSITU__AUTH_RS256 : INSITU__AUTH_OAUTH,
       service ? "service account" : "authorized user");
   insitu__settings_wipe(&type);
   insitu__text_json_free(&j);
 #ifndef INSITU_WITH_OPENSSL
-  if (service && status == INSITU_OK)
+  if (service && !status)
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store, %.400s: to sign for a service account takes libcrypto; build with "
         "INSITU_WITH_OPENSSL, or give bearer_token",
         where);
 #endif
   char **kept = &a->set.value[INSITU__SETTINGS_JSON];
-  return service && status == INSITU_OK && *kept != text ? insitu__settings_put(kept, text, err)
-                                                         : status;
+  return service && !status && *kept != text ? insitu__settings_put(kept, text, err) : status;
 }
 
 /* Reads a credential file of Google's. */
@@ -11641,7 +11861,7 @@ static insitu_status insitu__auth_gs_credentials(
   }
 
   insitu_status status = insitu__auth_google_default(a, err);
-  if (!a->source && status == INSITU_OK)
+  if (!a->source && !status)
     insitu__auth_dynamic(a, INSITU__AUTH_GOOGLE, "Google's metadata server");
   return status;
 }
@@ -11651,7 +11871,7 @@ static insitu_status insitu__auth_azure_key(
     struct insitu__auth *a, const char *key, insitu_error *err) {
   uint64_t cap = strlen(key);
   insitu__mem_free_secret(a->azure_key, a->n_azure_key);
-  a->azure_key = (unsigned char *)insitu__mem_alloc(cap + 1, 1);
+  a->azure_key = insitu__mem_alloc(cap + 1, 1);
   a->n_azure_key = a->azure_key ? cap : 0; /* what is overwritten in the end */
   if (!a->azure_key) return insitu__settings_nomem(err);
   int64_t n = insitu__text_base64(key, cap, a->azure_key, cap);
@@ -11770,11 +11990,11 @@ static insitu_status insitu__auth_keys_json(
   insitu_status status = insitu__text_json_parse(&j, text, n, "", NULL);
   if (status < 0) return status == INSITU_E_NOMEM ? status : INSITU_E_AUTH;
   status = insitu__auth_json_get(&j, "AccessKeyId", false, &k->id);
-  if (status == INSITU_OK) status = insitu__auth_json_get(&j, "SecretAccessKey", false, &k->secret);
-  if (status == INSITU_OK)
+  if (!status) status = insitu__auth_json_get(&j, "SecretAccessKey", false, &k->secret);
+  if (!status)
     status = insitu__auth_json_get(&j, k->id ? "Token" : "access_token", false, &k->token);
-  if (status == INSITU_OK) status = insitu__auth_json_get(&j, "Expiration", false, &date);
-  if (status == INSITU_OK) {
+  if (!status) status = insitu__auth_json_get(&j, "Expiration", false, &date);
+  if (!status) {
     bool dated = true; /* or it never ends */
     if (date) dated = insitu__sign_parse_iso(date, &expires);
     else if (!k->id) dated = insitu__auth_json_end(&j, now, &expires);
@@ -11798,14 +12018,14 @@ static insitu_status insitu__auth_keys_xml(
   int64_t expires;
   insitu_status status = INSITU_OK;
 
-  for (int i = 0; i < 4 && status == INSITU_OK; i++) {
-    char *room = *value[i] = (char *)insitu__mem_alloc(INSITU__MAX_SECRET, 1);
+  for (int i = 0; i < 4 && !status; i++) {
+    char *room = *value[i] = insitu__mem_alloc(INSITU__MAX_SECRET, 1);
     if (!room) status = INSITU_E_NOMEM;
     else if (!insitu__sign_xml_find(text, n, tags[i], room, INSITU__MAX_SECRET))
       status = INSITU_E_AUTH;
   }
 
-  if (status == INSITU_OK &&
+  if (!status &&
       (!insitu__sign_parse_iso(date, &expires) || !insitu__auth_keys_good(k, now, expires)))
     status = INSITU_E_AUTH;
   insitu__settings_wipe(&date);
@@ -11882,7 +12102,7 @@ static bool insitu__auth_quotable(
   const char *query = r->url ? strchr(r->url, '?') : NULL;
   const char *secret[] = {a->keys.id, a->keys.secret, a->keys.token, a->first.id, a->first.secret,
       a->first.token, a->basic, a->user, a->proof, a->query, query};
-  for (unsigned i = 0; i < sizeof secret / sizeof *secret; i++)
+  for (unsigned i = 0; i < INSITU__BASE_COUNT(secret); i++)
     if (insitu__auth_shares(text, secret[i])) return false;
   for (int i = 0; i < INSITU__SETTINGS_COUNT; i++) {
     if (i == INSITU__SETTINGS_ID && insitu__auth_provider[a->set.kind].public_id) continue;
@@ -11934,8 +12154,8 @@ static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insi
       insitu__http_call_await(a->http, r, near ? INSITU__AUTH_NEAR_TRIES : INSITU__AUTH_TRIES,
           near ? INSITU__AUTH_NEAR_TIMEOUT : INSITU__AUTH_TIMEOUT, &cause);
   if (status == INSITU_CANCELLED) return status;
-  if (status == INSITU_OK && r->answer.status == 200) return INSITU_OK;
-  if (status == INSITU_OK) cause.http_status = r->answer.status;
+  if (!status && r->answer.status == 200) return INSITU_OK;
+  if (!status) cause.http_status = r->answer.status;
   insitu__error_cause(err, &cause);
   if (status < 0) return insitu__error_set(err, status, "credentials, %s: %s", who, cause.message);
   if (insitu__auth_code(r, code, sizeof code) < 0 || !insitu__auth_quotable(a, r, code))
@@ -11950,7 +12170,7 @@ static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insi
 static insitu_status insitu__auth_token_file_await(
     struct insitu__auth *a, int setting, insitu_error *err) {
   const char *path = a->set.value[setting];
-  char *text = (char *)insitu__mem_alloc(INSITU__MAX_SECRET + 1, 1), buf[128];
+  char *text = insitu__mem_alloc(INSITU__MAX_SECRET + 1, 1), buf[128];
 
   if (!text) return insitu__settings_nomem(err);
   struct iovec iov = {text, INSITU__MAX_SECRET};
@@ -11965,7 +12185,7 @@ static insitu_status insitu__auth_token_file_await(
   insitu__mem_free_secret(text, INSITU__MAX_SECRET);
   if (n == -ENOMEM) return insitu__settings_nomem(err);
   if (!cause) return status;
-  if (err && !err->status) err->sys_errno = n < 0 ? (int32_t)-n : 0;
+  insitu__error_errno(err, n < 0 ? (int)-n : 0);
   return insitu__error_set(err, INSITU_E_AUTH,
       "credentials, token file '%.400s' (named by %.60s): cannot be used: %s; check it", path,
       insitu__settings_label(&a->set, setting), cause);
@@ -11988,8 +12208,7 @@ static insitu_status insitu__auth_not_understood(
 /* Adds the header line of a signature, if `status` says that there is one, and frees its value. */
 static insitu_status insitu__auth_authorization(
     struct insitu__http_request *r, struct insitu__text_buffer *value, insitu_status status) {
-  if (status == INSITU_OK && !insitu__http_header(r, "Authorization: ", value->text))
-    status = INSITU_E_NOMEM;
+  if (!status && !insitu__http_header(r, "Authorization: ", value->text)) status = INSITU_E_NOMEM;
   insitu__text_buffer_free(value);
   return status;
 }
@@ -12055,7 +12274,7 @@ static insitu_status insitu__auth_post_await(struct insitu__auth *a,
   if (form->failed || r.own_url.failed ||
       !insitu__http_header(&r, "Content-Type: ", "application/x-www-form-urlencoded"))
     status = insitu__settings_nomem(err);
-  if (status == INSITU_OK && sign) {
+  if (!status && sign) {
     insitu__sign_sha256(form->text, form->n, hash);
     insitu__sign_hex(hash, sizeof hash, hex);
     status = insitu__auth_sign(a, &r, sign, &day, "sts", *path ? path : "/", "", hex);
@@ -12063,8 +12282,8 @@ static insitu_status insitu__auth_post_await(struct insitu__auth *a,
     explicit_bzero(&day, sizeof day);
   }
 
-  if (status == INSITU_OK) status = insitu__auth_call_await(a, &r, who, false, err);
-  if (status == INSITU_OK) {
+  if (!status) status = insitu__auth_call_await(a, &r, who, false, err);
+  if (!status) {
     int64_t now = insitu__auth_now(a);
     status = insitu__auth_provider[a->set.kind].read(r.text.text, r.text.n, now, out);
     if (status < 0) insitu__auth_not_understood(who, status, err);
@@ -12117,7 +12336,7 @@ static insitu_status insitu__auth_get_await(struct insitu__auth *a, struct insit
   struct insitu__http_request r = {.own_url = *url};
   insitu_status status = insitu__auth_ask_await(a, &r, header, value, who, err);
 
-  if (status == INSITU_OK) {
+  if (!status) {
     status = insitu__auth_keys_json(r.text.text, r.text.n, insitu__auth_now(a), out);
     if (status < 0) insitu__auth_not_understood(who, status, err);
   }
@@ -12154,7 +12373,7 @@ static insitu_status insitu__auth_container_await(
     status = insitu__auth_token_file_await(a, INSITU__SETTINGS_CONTAINER_FILE, err);
     token = a->proof;
   }
-  if (status == INSITU_OK)
+  if (!status)
     return insitu__auth_get_await(
         a, &url, token ? "Authorization: " : NULL, token, "container", out, err);
   insitu__text_buffer_free(&url);
@@ -12172,7 +12391,7 @@ static insitu_status insitu__auth_imds_await(
   insitu__text_buffer_printf(&put.own_url, "%s/latest/api/token", a->metadata);
   insitu_status status =
       insitu__auth_ask_await(a, &put, "X-aws-ec2-metadata-token-ttl-seconds: ", "21600", who, err);
-  if (status == INSITU_OK) {
+  if (!status) {
     insitu__settings_wipe(&a->proof);
     a->proof = insitu__auth_first_line(&put.text);
     if (!a->proof) status = insitu__settings_nomem(err);
@@ -12180,12 +12399,12 @@ static insitu_status insitu__auth_imds_await(
       status = insitu__auth_not_understood(who, INSITU_E_AUTH, err);
   }
 
-  if (status == INSITU_OK) {
+  if (!status) {
     insitu__text_buffer_printf(
         &get.own_url, "%s/latest/meta-data/iam/security-credentials/", a->metadata);
     status = insitu__auth_ask_await(a, &get, header, a->proof, who, err);
   }
-  if (status == INSITU_OK) {
+  if (!status) {
     char *role = insitu__auth_first_line(&get.text);
     insitu__text_buffer_printf(&url, "%s", get.url);
     url.failed |= !role || !insitu__sign_escape(&url, role, strlen(role), false);
@@ -12260,20 +12479,18 @@ static insitu_status insitu__auth_rs256_await(
   insitu_status status = insitu__text_json_parse(&j, json, strlen(json), "service account", err);
 
   if (status < 0) return status;
-  for (int i = 0; i < MEMBERS && status == INSITU_OK; i++)
+  for (int i = 0; i < MEMBERS && !status; i++)
     status = insitu__auth_json_take(&j, "service account", members[i], i == KEY, &value[i], err);
   insitu__text_json_free(&j);
-  if (status == INSITU_OK && (!value[KEY] || !value[EMAIL]))
+  if (!status && (!value[KEY] || !value[EMAIL]))
     status = insitu__error_set(err, INSITU_E_AUTH,
         "service account: its JSON has no private_key or client_email; give the key file");
-  if (status == INSITU_OK &&
-      !insitu__auth_claim(a, value[EMAIL], value[ID] ? value[ID] : "", &claim))
+  if (!status && !insitu__auth_claim(a, value[EMAIL], value[ID] ? value[ID] : "", &claim))
     status = insitu__settings_nomem(err);
-  if (status == INSITU_OK)
-    status = insitu__sign_rs256(value[KEY], strlen(value[KEY]), claim.text, &jwt, err);
-  if (status == INSITU_OK) status = insitu__settings_put(&a->proof, jwt.text, err);
+  if (!status) status = insitu__sign_rs256(value[KEY], strlen(value[KEY]), claim.text, &jwt, err);
+  if (!status) status = insitu__settings_put(&a->proof, jwt.text, err);
 
-  for (int i = 0; i < MEMBERS; i++) insitu__settings_wipe(&value[i]);
+  insitu__settings_wipe_list(value, MEMBERS);
   insitu__text_buffer_free(&claim);
   insitu__text_buffer_free(&jwt);
   if (status < 0) return status;
@@ -12326,7 +12543,7 @@ static insitu_status insitu__auth_obtain_await(
     status = insitu__auth_copy_keys(out, a->first.id, a->first.secret, a->first.token, err);
   }
 
-  for (int i = a->n_roles; i-- > 0 && status == INSITU_OK;)
+  for (int i = a->n_roles; i-- > 0 && !status;)
     status = insitu__auth_role_await(a, &a->role[i], out, err);
   return status;
 }
@@ -12355,7 +12572,7 @@ static void insitu__auth_renew_now_await(struct insitu__auth *a) {
     status = insitu__error_set(
         &cause, INSITU_E_HTTP, "credentials: given up; the loader is being closed");
   insitu__error_clear(&a->error);
-  if (status == INSITU_OK) {
+  if (!status) {
     insitu__auth_wipe_keys(&a->keys);
     a->keys = keys;
   } else {
@@ -12418,10 +12635,10 @@ static insitu_status insitu__auth_services(struct insitu__auth *a, insitu_error 
   insitu__text_buffer_printf(&tail, tenant ? "/%s/oauth2/v2.0/token" : "%s", tenant ? tenant : "");
 
   insitu_status status = tail.failed ? insitu__settings_nomem(err) : INSITU_OK;
-  if (status == INSITU_OK)
+  if (!status)
     status = insitu__auth_service(a, INSITU__SETTINGS_STS,
         provider->tokens ? provider->tokens : tokens, tail.text, &a->sts, err);
-  if (status == INSITU_OK)
+  if (!status)
     status = insitu__auth_service(
         a, INSITU__SETTINGS_METADATA, provider->metadata, "", &a->metadata, err);
   insitu__text_buffer_free(&tail);
@@ -12439,10 +12656,10 @@ static insitu_status insitu__auth_find(
     return provider->profiles ? insitu__auth_profile(a, files, false, err) : INSITU_OK;
   }
 
-  for (int from = INSITU__SETTINGS_OPTION;
-       from <= INSITU__SETTINGS_ENV && !a->origin && status == INSITU_OK; from++)
+  for (int from = INSITU__SETTINGS_OPTION; from <= INSITU__SETTINGS_ENV && !a->origin && !status;
+       from++)
     status = provider->find(a, files, from, err);
-  if (status == INSITU_OK && !a->origin)
+  if (!status && !a->origin)
     return insitu__error_set(err, INSITU_E_AUTH,
         "store '%.400s': no credentials in options, environment and ~/.aws, and the instance's "
         "metadata may not be asked; give access_key_id and secret_access_key, or set the option "
@@ -12450,8 +12667,7 @@ static insitu_status insitu__auth_find(
         a->name);
 
   /* the region that a profile names */
-  if (status == INSITU_OK && provider->profiles)
-    status = insitu__auth_profile(a, files, false, err);
+  if (!status && provider->profiles) status = insitu__auth_profile(a, files, false, err);
   if (a->n_roles) {
     a->first = a->keys;
     memset(&a->keys, 0, sizeof a->keys);
@@ -12462,15 +12678,11 @@ static insitu_status insitu__auth_find(
 
 /* Overwrites and frees settings and credentials; a zeroed one is fine. */
 static void insitu__auth_close(struct insitu__auth *a) {
-  for (int i = 0; i < INSITU__SETTINGS_COUNT; i++) insitu__settings_wipe(&a->set.value[i]);
-  for (int i = 0; i < a->n_roles; i++) {
-    insitu__settings_wipe(&a->role[i].arn);
-    insitu__settings_wipe(&a->role[i].external);
-    insitu__settings_wipe(&a->role[i].session);
-  }
+  insitu__settings_wipe_list(a->set.value, INSITU__SETTINGS_COUNT);
+  for (int i = 0; i < a->n_roles; i++)
+    INSITU__SETTINGS_WIPE(&a->role[i].arn, &a->role[i].external, &a->role[i].session);
 
-  char **text[] = {&a->query, &a->sts, &a->metadata, &a->basic, &a->user, &a->proof};
-  for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__settings_wipe(text[i]);
+  INSITU__SETTINGS_WIPE(&a->query, &a->sts, &a->metadata, &a->basic, &a->user, &a->proof);
   insitu__auth_wipe_keys(&a->keys);
   insitu__auth_wipe_keys(&a->first);
   insitu__mem_free_secret(a->azure_key, a->n_azure_key);
@@ -12625,9 +12837,9 @@ static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error 
   else
     insitu__text_buffer_printf(&url, "%s%s%s%s", c->provider->head, part, c->provider->tail,
         c->provider->regions && !strncmp(part, "cn-", 3) ? ".cn" : "");
-  if (status == INSITU_OK && url.failed) status = insitu__settings_nomem(err);
+  if (!status && url.failed) status = insitu__settings_nomem(err);
 
-  if (status == INSITU_OK) {
+  if (!status) {
     const char *host = strstr(url.text, "://") + 3, *rest = host + strcspn(host, "/");
     uint64_t n = strlen(c->bucket);
     bool vhost = c->provider->regions && insitu__settings_flag(set, INSITU__SETTINGS_VHOST,
@@ -12640,9 +12852,8 @@ static insitu_status insitu__cloud_locate(struct insitu__cloud *c, insitu_error 
     if (base.failed || path.failed) status = insitu__settings_nomem(err);
   }
 
-  if (status == INSITU_OK) {
-    insitu__settings_wipe(&c->base);
-    insitu__settings_wipe(&c->path);
+  if (!status) {
+    INSITU__SETTINGS_WIPE(&c->base, &c->path);
     c->base = insitu__settings_take(&base);
     c->path = insitu__settings_take(&path);
   }
@@ -12735,8 +12946,7 @@ static insitu_status insitu__cloud_open_host(
 static insitu_status insitu__cloud_open_bucket(
     struct insitu__cloud *c, const char *url, insitu_error *err) {
   const char *at = strstr(url, "://") + 3, *end = at + strcspn(at, "/"),
-             *account = (const char *)memchr(at, '@', (size_t)(end - at)),
-             *prefix = end + strspn(end, "/");
+             *account = memchr(at, '@', (size_t)(end - at)), *prefix = end + strspn(end, "/");
   uint64_t n = (uint64_t)((account ? account : end) - at), n_prefix = strlen(prefix);
 
   if (strpbrk(url, "?#"))
@@ -12801,8 +13011,7 @@ static insitu_status insitu__cloud_open_azure(struct insitu__cloud *c, insitu_er
 static void insitu__cloud_close(struct insitu__cloud *c) {
   insitu__auth_close(&c->auth);
 
-  char **text[] = {&c->bucket, &c->prefix, &c->name, &c->base, &c->path};
-  for (unsigned i = 0; i < sizeof text / sizeof *text; i++) insitu__settings_wipe(text[i]);
+  INSITU__SETTINGS_WIPE(&c->bucket, &c->prefix, &c->name, &c->base, &c->path);
   insitu__text_buffer_free(&c->at);
   insitu__text_buffer_free(&c->query);
   explicit_bzero(c, sizeof *c);
@@ -12817,14 +13026,14 @@ static insitu_status insitu__cloud_open_account(
 
   if (environment) status = insitu__settings_environment(&auth->set, err);
   bool read = environment && c->provider->regions && insitu__auth_needs_files(auth);
-  if (status == INSITU_OK && read)
+  if (!status && read)
     status =
         insitu__auth_file_read(auth, INSITU__SETTINGS_CONFIG, "/.aws/config", &files.config, err);
-  if (status == INSITU_OK && read)
+  if (!status && read)
     status = insitu__auth_file_read(
         auth, INSITU__SETTINGS_CREDENTIALS, "/.aws/credentials", &files.credentials, err);
-  if (status == INSITU_OK && c->provider->account_in_url) status = insitu__cloud_open_azure(c, err);
-  if (status == INSITU_OK) status = insitu__auth_find(auth, &files, err);
+  if (!status && c->provider->account_in_url) status = insitu__cloud_open_azure(c, err);
+  if (!status) status = insitu__auth_find(auth, &files, err);
   insitu__auth_files_free(&files);
   if (status < 0) return status;
 
@@ -12850,18 +13059,18 @@ static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__
   c->auth.set.kind = kind;
 
   insitu_status status = INSITU_OK;
-  for (uint64_t i = 0; i < n_options && status == INSITU_OK; i++)
+  for (uint64_t i = 0; i < n_options && !status; i++)
     status = insitu__settings_option(
         &c->auth.set, http ? &http->desc : NULL, options[i].key, options[i].value, err);
   bool environment = insitu__settings_flag(&c->auth.set, INSITU__SETTINGS_ENVIRONMENT, true);
   if (http && !environment) http->desc.isolated = true; /* its proxies do not count, either */
 
   bool is_bucket = c->provider->listing != NULL;
-  if (status == INSITU_OK)
+  if (!status)
     status =
         is_bucket ? insitu__cloud_open_bucket(c, url, err) : insitu__cloud_open_http(c, url, err);
   c->auth.name = c->name;
-  if (status == INSITU_OK && is_bucket) status = insitu__cloud_open_account(c, environment, err);
+  if (!status && is_bucket) status = insitu__cloud_open_account(c, environment, err);
   if (status < 0) insitu__cloud_close(c);
   return status;
 }
@@ -12932,7 +13141,7 @@ static bool insitu__cloud_headers(
       {"Authorization: ", token ? NULL : auth->basic}};
 
   if (c->provider->version) insitu__sign_http_date(insitu__auth_now(auth), date);
-  for (size_t i = 0; i < sizeof line / sizeof *line; i++)
+  for (size_t i = 0; i < INSITU__BASE_COUNT(line); i++)
     if (line[i][1] && !insitu__http_header(r, line[i][0], line[i][1])) return false;
   return !token || insitu__http_header(r, "Authorization: Bearer ", token);
 }
@@ -12968,7 +13177,7 @@ static insitu_status insitu__cloud_prepare_await(struct insitu__cloud *c,
         "consolidate the metadata",
         c->name);
   insitu_status status = insitu__auth_renew_await(&c->auth, false, err);
-  if (status != INSITU_OK) return status;
+  if (status) return status;
   at->n = query->n = 0; /* nothing suspends from here on */
   at->failed = query->failed = false;
   query->secret = url->secret = c->auth.query != NULL;
@@ -13018,8 +13227,7 @@ static bool insitu__cloud_learn_region(
   if (!insitu__auth_is_region(region) || !insitu__auth_quotable(a, r, region)) return false;
   snprintf(scope, sizeof scope, "/%s/s3/", region);
   if (!strcmp(region, a->region)) /* another request has learnt it meanwhile */
-    return a->keys.id ? !insitu__cloud_sent(r, scope)
-                      : strncmp(r->url, c->base, strlen(c->base)) != 0;
+    return a->keys.id ? !insitu__cloud_sent(r, scope) : strncmp(r->url, c->base, strlen(c->base));
   memcpy(before, a->region, sizeof before);
   memcpy(a->region, region, sizeof region);
   if (insitu__cloud_locate(c, err)) {
@@ -13032,7 +13240,7 @@ static bool insitu__cloud_learn_region(
 
 /* Whether a code is one of a list that ends in NULL. */
 static bool insitu__cloud_is_among(const char *code, const char *const *codes) {
-  while (*codes && strcmp(code, *codes) != 0) codes++;
+  while (*codes && strcmp(code, *codes)) codes++;
   return *codes;
 }
 
@@ -13046,7 +13254,7 @@ static bool insitu__cloud_learn_clock(
 
   if (r->answer.status != 403 || date < 0 || (!c->auth.azure_key && !c->auth.keys.id)) return false;
   /* Azure has no code for a wrong clock, and a HEAD no body that could hold one */
-  if (!far && !was_far && strcmp(code, "RequestTimeTooSkewed") != 0) return false;
+  if (!far && !was_far && strcmp(code, "RequestTimeTooSkewed")) return false;
   if (far) c->auth.skew += off; /* else another request has learnt it meanwhile */
   return true;
 }
@@ -13123,7 +13331,7 @@ static const char *insitu__cloud_advice(
     return "the server asks to slow down: lower max_inflight or the option max_connections";
   if (insitu__http_transient_status(status))
     return "the server is overloaded or ill; try again later, or with a lower max_inflight";
-  for (unsigned i = 0; i < sizeof advice / sizeof *advice; i++)
+  for (unsigned i = 0; i < INSITU__BASE_COUNT(advice); i++)
     if (!strcmp(code, advice[i][0])) return advice[i][1];
 
   bool anonymous = !c->auth.keys.id && !c->auth.keys.token && !c->auth.basic && !c->auth.query;
@@ -13162,14 +13370,14 @@ static bool insitu__cloud_emit(struct insitu__cloud_page *page) {
   page->starved |= name.failed;
 
   uint64_t skip = strlen(page->prefix);
-  ok = ok && strlen(name.text) == name.n && name.n >= skip &&
-       !memcmp(name.text, page->prefix, (size_t)skip);
+  ok =
+      ok && strlen(name.text) == name.n && name.n >= skip && !memcmp(name.text, page->prefix, skip);
   if (ok) {
     char *rest = name.text + skip;
     uint64_t n = name.n - skip;
     if (page->is_directory && n && rest[n - 1] == '/') rest[--n] = 0;
-    ok = !memchr(rest, '/', (size_t)n);
-    bool is_name = n && n < INSITU__MAX_KEY && strcmp(rest, ".") != 0 && strcmp(rest, "..") != 0;
+    ok = !memchr(rest, '/', n);
+    bool is_name = n && n < INSITU__MAX_KEY && strcmp(rest, ".") && strcmp(rest, "..");
     if (ok && is_name) page->emit(page->to, rest, page->is_directory);
   }
 
@@ -13390,9 +13598,10 @@ __attribute__((unused)) static void insitu__cloud_describe(
 #define INSITU__CODEC_ROWS(ROW)                                                                    \
   ROW(BLOSC, "blosc", .decode = insitu__comp_blosc_whole, .grows = {16, 0, 24},                    \
       .flags = INSITU__CODEC_NEEDS_ZSTD | INSITU__CODEC_NEEDS_DEFLATE)                             \
-  ROW(ZSTD, "zstd", .decode = insitu__comp_zstd, .grows = {256, 64, 64 + 4096},                    \
-      .flags = INSITU__CODEC_NEEDS_ZSTD)                                                           \
-  ROW(LZ4, "lz4", .decode = insitu__comp_lz4, .grows = {255, 0, 16 + 4})                           \
+  ROW(ZSTD, "zstd", .decode = insitu__comp_zstd, .first = insitu__comp_zstd_first,                 \
+      .grows = {256, 64, 64 + 4096}, .flags = INSITU__CODEC_NEEDS_ZSTD)                            \
+  ROW(LZ4, "lz4", .decode = insitu__comp_lz4, .first = insitu__comp_lz4_first,                     \
+      .grows = {255, 0, 16 + 4})                                                                   \
   ROW(CRC32C, "crc32c", INSITU__CODEC_SUM(insitu__comp_crc32c, 0))                                 \
   ROW(GZIP, "gzip", INSITU__CODEC_DEFLATED)                                                        \
   ROW(ZLIB, "zlib", INSITU__CODEC_DEFLATED)                                                        \
@@ -13557,6 +13766,73 @@ static bool insitu__codec_is_identity(const struct insitu__codec *c) {
   }
 }
 
+/* ---- stored chunks of which only parts are at hand ---- */
+
+/* Ranges of a stored chunk at most that are read of it: the rows of one level in a chunk of 31
+ * steps. */
+enum { INSITU__CODEC_RANGES = 32 };
+
+struct insitu__codec_range {
+  uint64_t from, to; /* bytes [from, to) of the stored chunk */
+};
+
+/* Ranges in ascending order with gaps between them. Of the bytes at hand they say where these are:
+ * each lies at its own place in memory for the whole chunk, and between them may be anything. A
+ * decoder that needs more refuses, with any error: the caller then reads the whole chunk, and
+ * decodes again. */
+struct insitu__codec_have {
+  unsigned n;
+  struct insitu__codec_range range[INSITU__CODEC_RANGES + 1]; /* one more, while one is added */
+};
+
+/* Whether bytes [from, to) are at hand. */
+static bool insitu__codec_has(const struct insitu__codec_have *have, uint64_t from, uint64_t to) {
+  if (!have) return true;
+  for (unsigned i = 0; i < have->n; i++)
+    if (from >= have->range[i].from && to <= have->range[i].to) return true;
+  return false;
+}
+
+/* Bytes of all ranges. */
+static uint64_t insitu__codec_have_bytes(const struct insitu__codec_have *have) {
+  uint64_t bytes = 0;
+  for (unsigned i = 0; i < have->n; i++) bytes += have->range[i].to - have->range[i].from;
+  return bytes;
+}
+
+/* Makes one range of two neighbours, and of what lies between them. */
+static void insitu__codec_have_join(struct insitu__codec_have *have, unsigned i) {
+  struct insitu__codec_range *r = &have->range[i];
+
+  r->to = insitu__base_max(r->to, r[1].to);
+  have->n--;
+  memmove(r + 1, r + 2, (have->n - i - 1) * sizeof *r);
+}
+
+/* Adds bytes [from, to) to at most `most` ranges, 2 to INSITU__CODEC_RANGES. Ranges that are `gap`
+ * bytes apart, or fewer, become one; where there are too many, so do the two with the smallest
+ * gap. */
+static void insitu__codec_have_add(
+    struct insitu__codec_have *have, unsigned most, uint64_t gap, uint64_t from, uint64_t to) {
+  struct insitu__codec_range *r = have->range;
+  unsigned i = have->n, least = 0;
+
+  while (i > 0 && r[i - 1].from > from) i--;
+  memmove(r + i + 1, r + i, (have->n - i) * sizeof *r);
+  r[i] = (struct insitu__codec_range){from, to};
+  have->n++;
+
+  if (i > 0 && from <= insitu__base_min(r[i - 1].to, UINT64_MAX - gap) + gap)
+    insitu__codec_have_join(have, --i);
+  while (i + 1 < have->n && r[i + 1].from <= insitu__base_min(r[i].to, UINT64_MAX - gap) + gap)
+    insitu__codec_have_join(have, i);
+  if (have->n <= most) return;
+
+  for (i = 1; i + 1 < have->n; i++)
+    if (r[i + 1].from - r[i].to < r[least + 1].from - r[least].to) least = i;
+  insitu__codec_have_join(have, least);
+}
+
 /* ---- sinks ---- */
 
 /* Where decoded bytes go.
@@ -13573,8 +13849,14 @@ static bool insitu__codec_is_identity(const struct insitu__codec *c) {
  *
  * hole (may be NULL) is told of each inner chunk that a shard, decoded whole, does not have:
  * elements [at, at + extent) of what is decoded, along axes slowest first, which hold the fill
- * value. What hole was told counts when the decode succeeds. */
+ * value. What hole was told counts when the decode succeeds.
+ *
+ * Part of a chunk: where end is not 0, bytes outside [begin, end) are not wanted, nor, where wants
+ * is given, any range that it returns false for; begin and end are multiples of element. What is
+ * not wanted may arrive, may be left out (then it is not decoded, and damage in it is not seen),
+ * and holds anything in a piece, or at an address from direct, that has wanted bytes, too. */
 struct insitu__codec_sink {
+  const struct insitu__codec_have *have; /* NULL: the whole stored chunk is at hand */
   void *user;
   void *(*direct)(void *user, uint64_t offset, uint64_t bytes);
   insitu_status (*piece)(
@@ -13583,6 +13865,10 @@ struct insitu__codec_sink {
 
   void (*hole)(void *user, const uint64_t *at, const uint64_t *extent);
   void *hole_user;
+
+  uint64_t begin, end;
+  bool (*wants)(void *user, uint64_t offset, uint64_t n);
+  void *wants_user;
 };
 
 /* ---- scratch ---- */
@@ -13619,6 +13905,10 @@ struct insitu__codec_scratch {
 #endif
 
   bool avx2; /* the CPU has it */
+
+  /* bytes that the last successful decode decoded: fewer than the chunk has where a part was
+   * wanted */
+  uint64_t made;
 };
 
 /* Decodes the n bytes at src to at most cap bytes at dst. *got is 0 when the decoder is called, and
@@ -13628,6 +13918,13 @@ struct insitu__codec_scratch {
 typedef insitu_status insitu__codec_decoder(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err);
+
+/* Decodes the first `want` bytes, or more, of what must be a chunk of `decoded` bytes; `want` is
+ * less, dst has room for `decoded`. cut: the n bytes are only the first of the stored chunk, and
+ * any error says that they are not enough. Otherwise as insitu__codec_decoder. */
+typedef insitu_status insitu__codec_beginner(struct insitu__codec_scratch *s, const uint8_t *src,
+    uint64_t n, bool cut, uint8_t *dst, uint64_t decoded, uint64_t want, uint64_t *got,
+    insitu_error *err);
 
 /* Makes an empty scratch; insitu__chain_scratch_reserve fills it. */
 static void insitu__codec_scratch_init(struct insitu__codec_scratch *s) {
@@ -13698,7 +13995,7 @@ static insitu_status insitu__codec_wrong_length(
  * KiB took 10 % longer than with 2 KiB. */
 static void insitu__codec_copy(uint8_t *dst, const uint8_t *src, uint64_t n) {
   for (uint64_t at = 0; at < n; at += INSITU__CODEC_COPY)
-    memcpy(dst + at, src + at, (size_t)insitu__base_min(INSITU__CODEC_COPY, n - at));
+    memcpy(dst + at, src + at, insitu__base_min(INSITU__CODEC_COPY, n - at));
 }
 
 /* A copy of elements, whose axes may be stored in another order, to a box: of an inner chunk to its
@@ -13742,7 +14039,7 @@ static void insitu__codec_copy_steps(
   uint64_t index[INSITU__MAX_DIMS] = {0};
 
   if (!x->n) {
-    memcpy(to, from, (size_t)x->run);
+    memcpy(to, from, x->run);
     return;
   }
 
@@ -13786,15 +14083,31 @@ static void insitu__codec_copy_box(unsigned ndim, const unsigned *order, const u
   insitu__codec_copy_steps(&x, from, to);
 }
 
-/* Hands n bytes that are already decoded to the sink. */
-static insitu_status insitu__codec_emit(
-    const uint8_t *src, uint64_t n, const struct insitu__codec_sink *sink, insitu_error *err) {
-  if (!n) return INSITU_OK;
+/* Where what the sink wants of `decoded` bytes ends. */
+static uint64_t insitu__codec_end(const struct insitu__codec_sink *sink, uint64_t decoded) {
+  return sink->end ? insitu__base_min(sink->end, decoded) : decoded;
+}
 
-  void *to = sink->direct ? sink->direct(sink->user, 0, n) : NULL;
-  if (!to) return sink->piece(sink->user, src, 0, n, err);
+/* Whether the sink wants some of decoded bytes [offset, offset + n). */
+static bool insitu__codec_wants(
+    const struct insitu__codec_sink *sink, uint64_t offset, uint64_t n) {
+  if (!sink->end) return true;
+  if (offset >= sink->end || offset + n <= sink->begin) return false;
+  return !sink->wants || sink->wants(sink->wants_user, offset, n);
+}
 
-  insitu__codec_copy((uint8_t *)to, src, n);
+/* Hands what the sink wants of n bytes that are already decoded to it; returns how many they are in
+ * *made. */
+static insitu_status insitu__codec_emit(const uint8_t *src, uint64_t n,
+    const struct insitu__codec_sink *sink, uint64_t *made, insitu_error *err) {
+  uint64_t begin = sink->begin, bytes = insitu__codec_end(sink, n) - begin;
+  *made = bytes;
+  if (!bytes) return INSITU_OK;
+
+  void *to = sink->direct ? sink->direct(sink->user, begin, bytes) : NULL;
+  if (!to) return sink->piece(sink->user, src + begin, begin, bytes, err);
+
+  insitu__codec_copy(to, src + begin, bytes);
   return INSITU_OK;
 }
 
@@ -13925,7 +14238,7 @@ INSITU__CODEC_CRC_TARGET static uint32_t insitu__comp_crc_hardware(
 /* The checksum of the n bytes behind those whose checksum is crc; crc is 0 where no bytes come
  * before. */
 static uint32_t insitu__comp_crc32c_continue(uint32_t crc, const void *bytes, uint64_t n) {
-  const uint8_t *p = (const uint8_t *)bytes;
+  const uint8_t *p = bytes;
   return ~(insitu__comp_crc_has_hardware() ? insitu__comp_crc_hardware(~crc, p, n)
                                            : insitu__comp_crc_table(~crc, p, n));
 }
@@ -14138,7 +14451,7 @@ static void insitu__comp_unbit_plane(
       insitu__comp_v2 x;
       memcpy(&x, tile + k, 16);
       x = insitu__comp_transpose_bits(x);
-      memcpy(out + 8 * i + (unsigned)k, &x, 16);
+      memcpy(out + 8 * i + k, &x, 16);
     }
   }
 
@@ -14187,68 +14500,220 @@ static void insitu__comp_unbitshuffle(struct insitu__codec_scratch *s, uint8_t *
 
 /* ---- compressors: insitu__codec_decoder each ---- */
 
-/* zstd: frames may follow each other, with skippable ones between; a frame may lack its content
- * size. Frames are walked here because a shared libzstd may also accept the formats of its old
- * versions, whose decoders get no testing today. */
+/* A walk over zstd frames. They may follow each other, with skippable ones between; a frame may
+ * lack its content size. They are walked here because a shared libzstd may also accept the formats
+ * of its old versions, whose decoders get no testing today. */
+struct insitu__comp_frames {
+  const uint8_t *src;
+  uint64_t n, decoded; /* stored bytes; bytes of the chunk */
+
+  /* the frame that the walk has come to */
+  uint64_t at, stored; /* where it begins, and its bytes */
+  bool skippable;      /* it has no content */
+  bool summed;         /* a checksum of the content ends it */
+  uint64_t size;       /* of the content; UINT64_MAX: not known */
+};
+
+/* Refuses a frame, for what libzstd says of it. */
+static insitu_status insitu__comp_zstd_bad(
+    const struct insitu__comp_frames *w, size_t code, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "zstd: %s in the frame at byte %" PRIu64 " of %" PRIu64 " (%" PRIu64
+      " bytes expected); " INSITU__CODEC_BAD,
+      ZSTD_getErrorName(code), w->at, w->n, w->decoded);
+}
+
+/* Looks at the frame that begins at w->at; its content must fit `room` bytes. */
+static insitu_status insitu__comp_zstd_frame(
+    struct insitu__comp_frames *w, uint64_t room, insitu_error *err) {
+  const uint8_t *at = w->src + w->at;
+  uint64_t left = w->n - w->at;
+  uint32_t magic = left < 8 ? 0 : insitu__base_load32(at);
+
+  w->skippable = magic >> 4 == 0x184d2a5; /* RFC 8878, 3.1.2 */
+  if (w->skippable) {
+    w->size = 0;
+    w->stored = UINT64_C(8) + insitu__base_load32(at + 4);
+    if (w->stored <= left) return INSITU_OK;
+    return insitu__error_set(
+        err, INSITU_E_CORRUPT, "zstd: a skippable frame is cut short; " INSITU__CODEC_BAD);
+  }
+
+  if (magic != 0xfd2fb528)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "zstd: no frame at byte %" PRIu64 " of %" PRIu64 "; " INSITU__CODEC_BAD, w->at, w->n);
+
+  size_t stored = ZSTD_findFrameCompressedSize(at, left);
+  unsigned long long size = ZSTD_getFrameContentSize(at, left);
+  w->stored = stored;
+  w->summed = (at[4] & 4) != 0; /* Content_Checksum_flag: RFC 8878, 3.1.1.1.1 */
+  w->size = size < ZSTD_CONTENTSIZE_ERROR ? size : UINT64_MAX;
+  if (size < ZSTD_CONTENTSIZE_ERROR && size > room)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "zstd: wrong chunk length: the frames hold %llu bytes or more, expected %" PRIu64
+        "; " INSITU__CODEC_BAD,
+        size, w->decoded);
+
+  return ZSTD_isError(stored) ? insitu__comp_zstd_bad(w, stored, err) : INSITU_OK;
+}
+
+/* Decodes a frame whole, to at most `room` bytes at dst. */
+static insitu_status insitu__comp_zstd_content(struct insitu__codec_scratch *s,
+    const struct insitu__comp_frames *w, uint8_t *dst, uint64_t room, uint64_t *wrote,
+    insitu_error *err) {
+  size_t rc = ZSTD_decompressDCtx(s->zstd, dst, room, w->src + w->at, w->stored);
+  if (ZSTD_isError(rc)) return insitu__comp_zstd_bad(w, rc, err);
+  *wrote = rc;
+  return INSITU_OK;
+}
+
 static insitu_status insitu__comp_zstd(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
+  struct insitu__comp_frames w = {.src = src, .n = n, .decoded = cap};
   (void)c;
 
-  for (uint64_t at = 0; at < n;) {
-    uint64_t left = n - at;
-    uint32_t magic = left < 8 ? 0 : insitu__base_load32(src + at);
-
-    if (magic >> 4 == 0x184d2a5) { /* skippable frame: RFC 8878, 3.1.2 */
-      uint64_t skip = UINT64_C(8) + insitu__base_load32(src + at + 4);
-      if (skip > left)
-        return insitu__error_set(
-            err, INSITU_E_CORRUPT, "zstd: a skippable frame is cut short; " INSITU__CODEC_BAD);
-      at += skip;
-      continue;
-    }
-
-    if (magic != 0xfd2fb528)
-      return insitu__error_set(err, INSITU_E_CORRUPT,
-          "zstd: no frame at byte %" PRIu64 " of %" PRIu64 "; " INSITU__CODEC_BAD, at, n);
-
-    size_t frame = ZSTD_findFrameCompressedSize(src + at, (size_t)left), wrote = frame;
-    unsigned long long size = ZSTD_getFrameContentSize(src + at, (size_t)left);
-    if (size < ZSTD_CONTENTSIZE_ERROR && size > cap - *got)
-      return insitu__error_set(err, INSITU_E_CORRUPT,
-          "zstd: wrong chunk length: the frames hold %llu bytes or more, expected %" PRIu64
-          "; " INSITU__CODEC_BAD,
-          size, cap);
-
-    if (!ZSTD_isError(frame))
-      wrote = ZSTD_decompressDCtx(s->zstd, dst + *got, (size_t)(cap - *got), src + at, frame);
-    if (ZSTD_isError(wrote))
-      return insitu__error_set(err, INSITU_E_CORRUPT,
-          "zstd: %s in the frame at byte %" PRIu64 " of %" PRIu64 " (%" PRIu64
-          " bytes expected); " INSITU__CODEC_BAD,
-          ZSTD_getErrorName(wrote), at, n, cap);
-    at += frame;
+  for (; w.at < n; w.at += w.stored) {
+    uint64_t wrote = 0;
+    insitu_status status = insitu__comp_zstd_frame(&w, cap - *got, err);
+    if (status >= 0 && !w.skippable)
+      status = insitu__comp_zstd_content(s, &w, dst + *got, cap - *got, &wrote, err);
+    if (status < 0) return status;
     *got += wrote;
   }
   return INSITU_OK;
 }
 
-/* numcodecs' lz4: the decoded size as a little-endian u32, then one raw block. */
+/* The parameter of libzstd (1.4.5 and later) with which ZSTD_decompressStream decodes straight to
+ * an output that has room for the whole frame, without a window of its own: ZSTD_d_stableOutBuffer,
+ * which zstd.h names only to programs that are linked with it statically. */
+#define INSITU__CODEC_ZSTD_STABLE ((ZSTD_dParameter)1001)
+
+/* Decodes blocks of a frame until *wrote is `want` or more. False: some block does not decode, the
+ * frame has fewer bytes, or this libzstd cannot do it so. */
+static bool insitu__comp_zstd_blocks(struct insitu__codec_scratch *s,
+    const struct insitu__comp_frames *w, uint8_t *dst, uint64_t room, uint64_t want,
+    uint64_t *wrote) {
+  ZSTD_outBuffer out = {dst, room, 0};
+  ZSTD_inBuffer in = {w->src + w->at, 0, 0};
+  size_t more = 18; /* the largest header of a frame: RFC 8878, 3.1.1.1 */
+  bool ok = !ZSTD_isError(ZSTD_DCtx_reset(s->zstd, ZSTD_reset_session_only)) &&
+            !ZSTD_isError(ZSTD_DCtx_setParameter(s->zstd, INSITU__CODEC_ZSTD_STABLE, 1));
+
+  /* Each call gets as much as the one before asked for: one block and the header of the next. */
+  while (ok && more && out.pos < want && in.size < w->stored) {
+    in.size = insitu__base_min(w->stored, in.size + more);
+    more = ZSTD_decompressStream(s->zstd, &out, &in);
+    ok = !ZSTD_isError(more);
+  }
+
+  ZSTD_DCtx_reset(s->zstd, ZSTD_reset_session_only);
+  if (!ok || out.pos < want) return false;
+  *wrote = out.pos;
+  return true;
+}
+
+/* Whether the first n stored bytes of a zstd chunk may be decoded without the others: one frame
+ * begins there that tells its content's size, which is the chunk's, and has no checksum. */
+static bool insitu__comp_zstd_may_cut(const uint8_t *src, uint64_t n, uint64_t decoded) {
+  if (n < 18 || insitu__base_load32(src) != 0xfd2fb528) return false;
+  return !(src[4] & 4) && ZSTD_getFrameContentSize(src, n) == decoded;
+}
+
+/* insitu__comp_zstd_first, where src ends inside its only frame. */
+static insitu_status insitu__comp_zstd_cut(struct insitu__codec_scratch *s, const uint8_t *src,
+    uint64_t n, uint8_t *dst, uint64_t decoded, uint64_t want, uint64_t *got, insitu_error *err) {
+  struct insitu__comp_frames w = {.src = src, .n = n, .decoded = decoded, .stored = n};
+
+  if (insitu__comp_zstd_may_cut(src, n, decoded) &&
+      insitu__comp_zstd_blocks(s, &w, dst, decoded, want, got))
+    return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "zstd: the first %" PRIu64 " bytes do not decode to %" PRIu64 "; " INSITU__CODEC_BAD, n,
+      want);
+}
+
+/* The first bytes of zstd frames. A frame that is the whole chunk is decoded in the same way
+ * whether or not all of it is at hand, so that damage behind these bytes is seen by neither. Else
+ * all frames are walked, for their lengths must fit the chunk. A frame with a checksum is decoded
+ * whole: the checksum covers all of it. */
+static insitu_status insitu__comp_zstd_first(struct insitu__codec_scratch *s, const uint8_t *src,
+    uint64_t n, bool cut, uint8_t *dst, uint64_t decoded, uint64_t want, uint64_t *got,
+    insitu_error *err) {
+  struct insitu__comp_frames w = {.src = src, .n = n, .decoded = decoded};
+  uint64_t sum = 0; /* of the lengths of the frames so far */
+  bool known = true;
+  if (cut || insitu__comp_zstd_may_cut(src, n, decoded)) {
+    insitu_status status =
+        insitu__comp_zstd_cut(s, src, n, dst, decoded, want, got, cut ? err : NULL);
+    if (!status || cut) return status;
+    *got = 0;
+  }
+
+  for (; w.at < n; w.at += w.stored) {
+    uint64_t wrote = 0, room = decoded - insitu__base_max(sum, *got);
+    insitu_status status = insitu__comp_zstd_frame(&w, room, err);
+    if (status < 0) return status;
+
+    bool skip = w.skippable || *got >= want;
+    bool part = !skip && !w.summed && w.size > want - *got;
+    part = part && insitu__comp_zstd_blocks(s, &w, dst + *got, room, want - *got, &wrote);
+    if (!skip && !part) status = insitu__comp_zstd_content(s, &w, dst + *got, room, &wrote, err);
+    if (status < 0) return status;
+    *got += wrote;
+
+    uint64_t size = skip || part ? w.size : wrote;
+    known = known && size != UINT64_MAX;
+    if (known) sum += size;
+  }
+
+  if (known && sum != decoded) return insitu__codec_wrong_length("zstd", sum, decoded, err);
+  return *got >= want ? INSITU_OK : insitu__codec_wrong_length("zstd", *got, decoded, err);
+}
+
+/* numcodecs' lz4: the decoded size as a little-endian u32, then one raw block. Decodes the first
+ * `want` bytes, or all where it has fewer. *size: of all. */
+static insitu_status insitu__comp_lz4_upto(const uint8_t *src, uint64_t n, uint8_t *dst,
+    uint64_t cap, uint64_t want, uint64_t *size, insitu_error *err) {
+  if (n < 4 || n - 4 > INT_MAX)
+    return insitu__error_set(
+        err, INSITU_E_CORRUPT, "lz4: %" PRIu64 " stored bytes; " INSITU__CODEC_BAD, n);
+  *size = insitu__base_load32(src);
+  if (*size > cap || *size > INT_MAX)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "lz4: wrong chunk length: got %" PRIu64 " bytes, expected %" PRIu64 "; " INSITU__CODEC_BAD,
+        *size, cap);
+
+  const char *from = (const char *)src + 4;
+  int stored = (int)(n - 4), all = (int)*size;
+  if (want >= *size) {
+    if (LZ4_decompress_safe(from, (char *)dst, stored, all) == all) return INSITU_OK;
+  } else {
+    int got = LZ4_decompress_safe_partial(from, (char *)dst, stored, (int)want, all);
+    if (got >= 0 && (uint64_t)got >= want) return INSITU_OK;
+  }
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "lz4: a block that does not decode to its %" PRIu64 " bytes; " INSITU__CODEC_BAD, *size);
+}
+
 static insitu_status insitu__comp_lz4(struct insitu__codec_scratch *s,
     const struct insitu__codec *c, const uint8_t *src, uint64_t n, uint8_t *dst, uint64_t cap,
     uint64_t *got, insitu_error *err) {
   (void)s, (void)c;
-  if (n < 4 || n - 4 > INT_MAX)
-    return insitu__error_set(
-        err, INSITU_E_CORRUPT, "lz4: %" PRIu64 " stored bytes; " INSITU__CODEC_BAD, n);
-  *got = insitu__base_load32(src);
-  if (*got > cap || *got > INT_MAX)
-    return insitu__error_set(err, INSITU_E_CORRUPT,
-        "lz4: wrong chunk length: got %" PRIu64 " bytes, expected %" PRIu64 "; " INSITU__CODEC_BAD,
-        *got, cap);
-  if (LZ4_decompress_safe((const char *)src + 4, (char *)dst, (int)(n - 4), (int)*got) != (int)*got)
-    return insitu__error_set(err, INSITU_E_CORRUPT,
-        "lz4: a block that does not decode to its %" PRIu64 " bytes; " INSITU__CODEC_BAD, *got);
+  return insitu__comp_lz4_upto(src, n, dst, cap, UINT64_MAX, got, err);
+}
+
+/* A block that is cut short decodes as far as it goes: LZ4_decompress_safe_partial never reads
+ * behind its end, and tells how far it came. */
+static insitu_status insitu__comp_lz4_first(struct insitu__codec_scratch *s, const uint8_t *src,
+    uint64_t n, bool cut, uint8_t *dst, uint64_t decoded, uint64_t want, uint64_t *got,
+    insitu_error *err) {
+  uint64_t size = 0;
+  (void)s, (void)cut;
+  insitu_status status = insitu__comp_lz4_upto(src, n, dst, decoded, want, &size, err);
+  if (status < 0) return status;
+  if (size != decoded) return insitu__codec_wrong_length("lz4", size, decoded, err);
+  *got = want;
   return INSITU_OK;
 }
 
@@ -14266,7 +14731,7 @@ static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s,
     size_t in = 0, out = 0;
     enum libdeflate_result rc =
         (gzip ? libdeflate_gzip_decompress_ex : libdeflate_zlib_decompress_ex)(
-            s->deflate, src + at, (size_t)(n - at), dst + *got, (size_t)(cap - *got), &in, &out);
+            s->deflate, src + at, n - at, dst + *got, cap - *got, &in, &out);
     if (rc != LIBDEFLATE_SUCCESS)
       return insitu__error_set(err, INSITU_E_CORRUPT,
           "%s: %s the stream at byte %" PRIu64 " of %" PRIu64 " (%" PRIu64
@@ -14326,7 +14791,7 @@ static insitu_status insitu__comp_inflate(struct insitu__codec_scratch *s,
 #ifdef INSITU_WITH_BZIP2
 /* Takes memory for libbz2 from the front of what is left of a buffer. */
 static void *insitu__comp_bunzip_alloc(void *user, int items, int size) {
-  struct insitu__codec_buffer *left = (struct insitu__codec_buffer *)user;
+  struct insitu__codec_buffer *left = user;
   uint64_t bytes = insitu__base_ceil_div((uint64_t)items * (uint64_t)size, 64) * 64;
   if (items < 0 || size < 0 || bytes > left->size) return NULL;
   left->size -= bytes;
@@ -14378,7 +14843,7 @@ static insitu_status insitu__comp_bunzip(struct insitu__codec_scratch *s,
 /* Fletcher's sums of big-endian 16-bit words modulo 65535, as HDF5 computes them: an odd last byte
  * is the upper half of a word, and 65535 stands for 0 unless all words were 0. */
 static uint32_t insitu__comp_fletcher32(const void *bytes, uint64_t n) {
-  const uint8_t *p = (const uint8_t *)bytes;
+  const uint8_t *p = bytes;
   uint64_t low = 0, high = 0;
 
   while (n) {
@@ -14399,11 +14864,11 @@ static uint32_t insitu__comp_fletcher32(const void *bytes, uint64_t n) {
 
 #if defined(INSITU_WITH_LIBDEFLATE)
 static uint32_t insitu__comp_crc32(const void *bytes, uint64_t n) {
-  return libdeflate_crc32(0, bytes, (size_t)n);
+  return libdeflate_crc32(0, bytes, n);
 }
 
 static uint32_t insitu__comp_adler32(const void *bytes, uint64_t n) {
-  return libdeflate_adler32(1, bytes, (size_t)n);
+  return libdeflate_adler32(1, bytes, n);
 }
 #elif defined(INSITU_WITH_ZLIB)
 static uint32_t insitu__comp_crc32(const void *bytes, uint64_t n) {
@@ -14446,7 +14911,7 @@ static insitu_status insitu__comp_check_sum(const char *name, insitu__comp_sum *
  *   run        decompresses one run, or points to it where it is stored plain
  *   runs       all runs of a block, as planes in the scratch or straight at their place
  *   block      runs, then unshuffles piece by piece to the sink
- *   blocks     all blocks, in order
+ *   blocks     the blocks that are wanted, in order
  */
 
 /* what was done to the elements of a block before it was compressed */
@@ -14473,7 +14938,12 @@ struct insitu__comp_blosc {
   int filter, inner;
   bool memcpyed; /* stored plain, without blocks */
   bool may_split;
+  const struct insitu__codec_have *have; /* of the stored bytes; NULL: all */
 };
+
+/* Blocks at most of a chunk that is read in parts, and the bytes of its head then: the header and
+ * the starts of the blocks. Usual blocks have 8 KiB to 1 MiB. */
+enum { INSITU__COMP_BLOSC_BLOCKS = 1024, INSITU__COMP_BLOSC_HEAD = 16 + 4 * 1024 };
 
 /* Refuses a compressor inside that this build lacks. */
 static insitu_status insitu__comp_blosc_inner(int inner, insitu_error *err) {
@@ -14541,7 +15011,7 @@ static inline void insitu__comp_blosclz_repeat(
   uint8_t *last = op + (length - narrow), *from = op - distance, *narrow_from = last - distance;
 
   if (distance == 1) {
-    memset(op, *from, (size_t)length);
+    memset(op, *from, length);
     return;
   }
   length -= narrow;
@@ -14582,7 +15052,7 @@ static uint64_t insitu__comp_blosclz(const uint8_t *src, uint64_t n, uint8_t *ds
 
       /* a copy of fixed length needs no call */
       if (end - ip >= 32 && stop - op >= 32) memcpy(op, ip, 32);
-      else memcpy(op, ip, (size_t)run);
+      else memcpy(op, ip, run);
       op += run;
       ip += run;
     } else {
@@ -14618,8 +15088,9 @@ static uint64_t insitu__comp_blosclz(const uint8_t *src, uint64_t n, uint8_t *ds
 static insitu_status insitu__comp_blosc_run(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint64_t *at, uint32_t bytes, uint8_t *dst,
     const uint8_t **where, insitu_error *err) {
-  uint64_t got = 0, n = b->n - *at < 4 ? UINT64_MAX : insitu__base_load32(b->src + *at);
-  if (n == UINT64_MAX || !n || n > b->n - *at - 4)
+  bool fits = b->n - *at >= 4 && insitu__codec_has(b->have, *at, *at + 4);
+  uint64_t got = 0, n = fits ? insitu__base_load32(b->src + *at) : UINT64_MAX;
+  if (!fits || !n || n > b->n - *at - 4 || !insitu__codec_has(b->have, *at, *at + 4 + n))
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "blosc: a run at byte %" PRIu64 " ends outside the chunk; " INSITU__CODEC_BAD, *at);
 
@@ -14705,6 +15176,19 @@ static uint64_t insitu__comp_blosc_unit(const struct insitu__comp_blosc *b, uint
   return insitu__codec_lcm((uint64_t)b->size * (b->filter == INSITU__CODEC_BITS ? 8 : 1), element);
 }
 
+/* Cuts elements [0, *end) of the filtered block at `offset`, some of which the sink wants, to those
+ * from *begin on that it wants. Both become multiples of a unit, or *end stays as it is. What is
+ * left behind the last element goes with the last unit. */
+static void insitu__comp_blosc_clip(const struct insitu__comp_blosc *b,
+    const struct insitu__codec_sink *sink, uint64_t offset, uint64_t *begin, uint64_t *end) {
+  uint64_t unit = insitu__comp_blosc_unit(b, sink->element), elements = unit / b->size;
+  uint64_t last = (*end - 1) / elements;
+
+  if (sink->begin > offset)
+    *begin = insitu__base_min(last, (sink->begin - offset) / unit) * elements;
+  *end = insitu__base_min(*end, insitu__base_ceil_div(sink->end - offset, unit) * elements);
+}
+
 /* Decodes block i to `to`, or where the sink wants it. A filtered block is unshuffled in steps that
  * fit L1, so that the rows of a piece are copied while they are hot. */
 static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
@@ -14722,7 +15206,7 @@ static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
   if (at < 16 || at > b->n)
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "blosc: block %" PRIu32 " starts outside the chunk; " INSITU__CODEC_BAD, i);
-  if (!to && sink->direct) to = (uint8_t *)sink->direct(sink->user, offset, bytes);
+  if (!to && sink->direct) to = sink->direct(sink->user, offset, bytes);
   if (b->filter == INSITU__CODEC_PLAIN || !all || (b->filter == INSITU__CODEC_BITS && all % 8))
     return insitu__comp_blosc_plain(s, b, at, offset, bytes, runs, to, sink, err);
 
@@ -14737,19 +15221,21 @@ static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
   const uint8_t *tail = plane[0] + (bytes - rest);
 
   uint64_t unit = to ? 1 : insitu__comp_blosc_unit(b, sink->element);
-  uint64_t step = to ? all : INSITU__CODEC_PIECE / unit * unit / b->size;
+  uint64_t step = to ? all : INSITU__CODEC_PIECE / unit * unit / b->size, begin = 0, end = all;
 
-  for (uint64_t first = 0; first < all; first += step) {
-    uint64_t count = insitu__base_min(step, all - first), n = count * b->size,
+  if (sink && sink->end) insitu__comp_blosc_clip(b, sink, offset, &begin, &end);
+  for (uint64_t first = begin; first < end; first += step) {
+    uint64_t count = insitu__base_min(step, end - first), n = count * b->size,
              more = first + count == all ? rest : 0;
     uint64_t where = offset + first * b->size;
     void *direct = to || !sink->direct ? NULL : sink->direct(sink->user, where, n + more);
-    uint8_t *dst = to ? to : direct ? (uint8_t *)direct : s->buffer[INSITU__CODEC_PIECES].at;
+    uint8_t *dst = direct ? direct : s->buffer[INSITU__CODEC_PIECES].at;
+    if (to) dst = to + first * b->size;
 
     if (b->filter == INSITU__CODEC_BITS)
       insitu__comp_unbitshuffle(s, dst, plane, b->size, all, first, count);
     else insitu__comp_unshuffle(dst, plane, b->size, first, count, s->avx2);
-    if (more) memcpy(dst + n, tail, (size_t)more);
+    if (more) memcpy(dst + n, tail, more);
     if (dst == s->buffer[INSITU__CODEC_PIECES].at &&
         (status = sink->piece(sink->user, dst, where, n + more, err)) < 0)
       return status;
@@ -14757,8 +15243,9 @@ static insitu_status insitu__comp_blosc_block(struct insitu__codec_scratch *s,
   return INSITU_OK;
 }
 
-/* Decodes all blocks to `to`, or, where that is NULL, to the sink; spare has room for nbytes. The
- * caller has checked nbytes, and that the chunk is not stored plain. */
+/* Decodes the blocks that the sink wants, without a sink all, to `to`, or, where that is NULL, to
+ * the sink; spare has room for nbytes. The caller has checked nbytes, and that the chunk is not
+ * stored plain. */
 static insitu_status insitu__comp_blosc_blocks(struct insitu__codec_scratch *s,
     const struct insitu__comp_blosc *b, uint8_t *to, uint8_t *spare,
     const struct insitu__codec_sink *sink, insitu_error *err) {
@@ -14772,12 +15259,74 @@ static insitu_status insitu__comp_blosc_blocks(struct insitu__codec_scratch *s,
     if (whole) to = spare;
   }
 
+  s->made = 0;
   for (uint32_t i = 0; i < b->blocks; i++) {
-    insitu_status status =
-        insitu__comp_blosc_block(s, b, i, to ? to + (uint64_t)i * b->blocksize : NULL, sink, err);
+    uint64_t offset = (uint64_t)i * b->blocksize,
+             bytes = insitu__base_min(b->blocksize, b->nbytes - offset);
+    if (sink && !insitu__codec_wants(sink, offset, bytes)) continue;
+    s->made += bytes;
+    insitu_status status = insitu__comp_blosc_block(s, b, i, to ? to + offset : NULL, sink, err);
     if (status < 0) return status;
   }
-  return whole ? sink->piece(sink->user, to, 0, b->nbytes, err) : INSITU_OK;
+
+  if (!whole) return INSITU_OK;
+  uint64_t begin = sink->begin;
+  return sink->piece(
+      sink->user, to + begin, begin, insitu__codec_end(sink, b->nbytes) - begin, err);
+}
+
+/* Where block i ends in the stored chunk: blocks follow each other in any order, since several
+ * threads may have written them. */
+static uint64_t insitu__comp_blosc_block_end(const struct insitu__comp_blosc *b, uint32_t i) {
+  uint64_t at = insitu__base_load32(b->src + 16 + 4 * (uint64_t)i), end = b->n;
+
+  for (uint32_t k = 0; k < b->blocks; k++) {
+    uint64_t start = insitu__base_load32(b->src + 16 + 4 * (uint64_t)k);
+    if (start > at) end = insitu__base_min(end, start);
+  }
+  return end;
+}
+
+/* What a sink wants of a blosc chunk of which the first n bytes are at `head`, besides these: the
+ * ranges go to *plan, which may stay empty. *stored: bytes of the stored chunk; UINT64_MAX: not
+ * known yet, and what the header says. *block: decoded bytes of a block. *sorted: blocks follow
+ * each other in their order. False: the head is damaged, or does not tell: the whole chunk is to be
+ * read. */
+static bool insitu__comp_blosc_plan(const uint8_t *head, uint64_t n, uint64_t decoded,
+    uint64_t *stored, const struct insitu__codec_sink *sink, unsigned most, uint64_t gap,
+    uint64_t *block, bool *sorted, struct insitu__codec_have *plan) {
+  struct insitu__comp_blosc b;
+  uint64_t before = 0;
+
+  plan->n = 0;
+  *sorted = true;
+  if (n < 16) return false;
+  if (*stored == UINT64_MAX) *stored = insitu__base_load32(head + 12);
+  if (insitu__comp_blosc_open(&b, head, *stored, NULL) < 0 || b.nbytes != decoded) return false;
+  *block = b.memcpyed ? 1 : b.blocksize;
+
+  if (b.memcpyed) {
+    uint64_t from = insitu__base_max(16 + sink->begin, n), to = 16 + sink->end;
+    if (from < to) insitu__codec_have_add(plan, most, gap, from, insitu__base_min(to, *stored));
+    return true;
+  }
+
+  uint64_t starts = 16 + 4 * (uint64_t)b.blocks;
+  if (b.blocks > INSITU__COMP_BLOSC_BLOCKS || starts > n) return false;
+  for (uint32_t i = 0; i < b.blocks; i++) {
+    uint64_t offset = (uint64_t)i * b.blocksize;
+    uint64_t bytes = insitu__base_min(b.blocksize, b.nbytes - offset);
+    uint64_t from = insitu__base_load32(head + 16 + 4 * (uint64_t)i);
+    *sorted = *sorted && from > before;
+    before = from;
+    if (!insitu__codec_wants(sink, offset, bytes)) continue;
+
+    uint64_t to = insitu__comp_blosc_block_end(&b, i);
+    if (from < starts || from >= *stored) return false;
+    from = insitu__base_max(from, n);
+    if (from < to) insitu__codec_have_add(plan, most, gap, from, to);
+  }
+  return true;
 }
 
 /* Decodes a blosc chunk. Inside a chain sink is NULL: at most `most` bytes go to `to`. As the last
@@ -14790,15 +15339,19 @@ static insitu_status insitu__comp_blosc(struct insitu__codec_scratch *s, const u
   if (status < 0) return status;
 
   *got = b.nbytes;
+  b.have = sink ? sink->have : NULL;
   if (b.nbytes > most || (sink && b.nbytes < most))
     return insitu__codec_wrong_length("blosc", b.nbytes, most, err);
 
-  if (b.memcpyed && sink) return insitu__codec_emit(src + 16, b.nbytes, sink, err);
+  bool plain = b.memcpyed && b.have;
+  if (plain && !insitu__codec_has(b.have, 16 + sink->begin, 16 + insitu__codec_end(sink, most)))
+    return insitu__error_set(err, INSITU_E_CORRUPT, "blosc: not all wanted bytes are at hand");
+  if (b.memcpyed && sink) return insitu__codec_emit(src + 16, b.nbytes, sink, &s->made, err);
   if (b.memcpyed) insitu__codec_copy(to, src + 16, b.nbytes);
   if (b.memcpyed || !b.nbytes) return INSITU_OK;
 
   uint8_t *direct = sink ? NULL : to;
-  if (sink && sink->direct) direct = (uint8_t *)sink->direct(sink->user, 0, most);
+  if (sink && sink->direct) direct = sink->direct(sink->user, 0, most);
   return insitu__comp_blosc_blocks(s, &b, direct, to, sink, err);
 }
 
@@ -15485,7 +16038,7 @@ static insitu_status insitu__filter_decode(struct insitu__codec_scratch *s,
     uint64_t *got, insitu_error *err) {
   struct insitu__filter_carry carry = insitu__filter_start;
   insitu_status status = insitu__filter_size(c, src, n, cap, got, err);
-  if (status == INSITU_OK && *got)
+  if (!status && *got)
     insitu__filter_range(s, c, &carry, src, n, 0, *got / insitu__filter_item(c), dst);
   return status;
 }
@@ -15501,13 +16054,13 @@ static insitu_status insitu__filter_decode_last(struct insitu__codec_scratch *s,
   if (status < 0) return status;
   if (got != decoded) return insitu__codec_wrong_length(c->name, got, decoded, err);
   if (!decoded) return INSITU_OK;
-  uint8_t *whole = sink->direct ? (uint8_t *)sink->direct(sink->user, 0, decoded) : NULL;
+  uint8_t *whole = sink->direct ? sink->direct(sink->user, 0, decoded) : NULL;
   if (!whole && (unit > INSITU__CODEC_PIECE || c->kind == INSITU__CODEC_TRANSPOSE)) whole = spare;
   uint64_t step = whole ? decoded : INSITU__CODEC_PIECE / unit * unit;
   for (uint64_t at = 0; at < decoded; at += step) {
     uint64_t bytes = insitu__base_min(step, decoded - at);
     uint8_t *to = whole;
-    if (!whole && sink->direct) to = (uint8_t *)sink->direct(sink->user, at, bytes);
+    if (!whole && sink->direct) to = sink->direct(sink->user, at, bytes);
     bool placed = to && to != spare;
     if (!to) to = s->buffer[INSITU__CODEC_PIECES].at;
     insitu__filter_range(s, c, &carry, src, n, at / item, bytes / item, to);
@@ -15539,8 +16092,7 @@ static insitu_status insitu__shard_index(
         insitu__shard_index_bytes(shard));
 
   if (!shard->index_crc) return INSITU_OK;
-  return insitu__comp_check_sum(
-      "crc32c", insitu__comp_crc32c, false, (const uint8_t *)index, n, err);
+  return insitu__comp_check_sum("crc32c", insitu__comp_crc32c, false, index, n, err);
 }
 
 /* Finds where inner chunk `number` lies in the shard, of which at most `limit` bytes exist; *bytes
@@ -15570,11 +16122,11 @@ static insitu_status insitu__shard_entry(const struct insitu__codec_shard *shard
 /* Fills the memory of a decoded inner chunk with the fill value: first one, then copies of it. */
 static void insitu__shard_fill(const struct insitu__codec_shard *shard, uint8_t *cell) {
   uint64_t n = shard->item * (shard->wide_fill ? shard->inner[shard->ndim - 1] : 1);
-  memcpy(cell, shard->wide_fill ? shard->wide_fill : shard->fill, (size_t)n);
+  memcpy(cell, shard->wide_fill ? shard->wide_fill : shard->fill, n);
 
   for (uint64_t more; n < shard->inner_bytes; n += more) {
     more = insitu__base_min(n, shard->inner_bytes - n);
-    memcpy(cell + n, cell, (size_t)more);
+    memcpy(cell + n, cell, more);
   }
 }
 
@@ -15612,16 +16164,14 @@ struct insitu__chain_hooks {
 
 /* Frees the texts. */
 static void insitu__chain_hooks_free(struct insitu__chain_hooks *hooks) {
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(hooks->config); i++)
-    insitu__mem_free(hooks->config[i]);
-  INSITU__ARRAY_FREE(hooks->config);
+  INSITU__ARRAY_FREE_EACH(hooks->config);
 }
 
 /* The hooks' own copy of the n bytes of text, terminated; NULL: no memory. */
 static const char *insitu__chain_hooks_intern(
     struct insitu__chain_hooks *hooks, const char *text, uint64_t n) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(hooks->config); i++)
-    if (strlen(hooks->config[i]) == n && !memcmp(hooks->config[i], text, (size_t)n))
+    if (strlen(hooks->config[i]) == n && !memcmp(hooks->config[i], text, n))
       return hooks->config[i];
 
   char *copy = insitu__mem_text(text, n);
@@ -15657,7 +16207,7 @@ static insitu_status insitu__chain_open_user(
   if (!c->user->open) return INSITU_OK;
   /* in brackets: some programs have a macro open */
   insitu_status status = (c->user->open)(c->user->user, c->config, &place, &c->state, &cause);
-  if (status != INSITU_OK) return insitu__chain_user_failed(c, "open", status, &cause, err);
+  if (status) return insitu__chain_user_failed(c, "open", status, &cause, err);
   if (!place.stored) return INSITU_OK;
 
   c->from.dtype = place.stored;
@@ -15670,7 +16220,7 @@ static insitu_status insitu__chain_open_user(
   return insitu__error_set(err, INSITU_E_ARG,
       "codec \"%.64s\" of desc.codecs: its open says that it finds elements of type %d, where it "
       "makes elements of type %d (0: none); correct it",
-      c->name, (int)place.stored, (int)at->type.dtype);
+      c->name, place.stored, at->type.dtype);
 }
 
 /* Whether the codec at a token is one of the user's; out then describes it. hooks may be NULL. On
@@ -15708,7 +16258,7 @@ static insitu_status insitu__chain_decode_user(struct insitu__codec_scratch *s,
   (void)s;
 
   insitu_status status = c->user->decode(c->state, c->config, src, n, dst, cap, got, &cause);
-  if (status != INSITU_OK) return insitu__chain_user_failed(c, "decode", status, &cause, err);
+  if (status) return insitu__chain_user_failed(c, "decode", status, &cause, err);
   if (*got > cap)
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "codec \"%.64s\" of desc.codecs: it says that it wrote %" PRIu64 " bytes where %" PRIu64
@@ -15734,6 +16284,7 @@ struct insitu__chain_method {
   insitu_status (*read)(const struct insitu__filter_reading *r);
 
   insitu__codec_decoder *decode;
+  insitu__codec_beginner *first; /* NULL: it decodes whole chunks only */
 
   /* of a checksum, which has no decoder */
   insitu__comp_sum *checksum;
@@ -16003,7 +16554,7 @@ static insitu_status insitu__chain_scratch_reserve(struct insitu__codec_scratch 
 #endif
 
   if (need.inner && !s->inner) {
-    s->inner = (struct insitu__codec_scratch *)insitu__mem_alloc(1, sizeof *s->inner);
+    s->inner = insitu__mem_alloc(1, sizeof *s->inner);
     if (!s->inner) return insitu__chain_no_memory("to decode a shard", err);
     insitu__codec_scratch_init(s->inner);
   }
@@ -16058,13 +16609,25 @@ static insitu_status insitu__chain_run_last(struct insitu__codec_scratch *s,
     return insitu__filter_decode_last(s, codec, src, n, spare, decoded, sink, err);
 
   void *direct = sink->direct && decoded ? sink->direct(sink->user, 0, decoded) : NULL;
-  uint8_t *to = direct ? (uint8_t *)direct : spare;
-  insitu_status status =
-      insitu__chain_methods[codec->kind].decode(s, codec, src, n, to, decoded, &got, err);
+  uint8_t *to = direct ? direct : spare;
+  uint64_t begin = sink->begin, end = insitu__codec_end(sink, decoded);
+  insitu_status status;
+  assert(!sink->have || end < decoded); /* see insitu__part_begin */
+
+  if (end < decoded && insitu__chain_methods[codec->kind].first) {
+    bool cut = sink->have != NULL;
+    status = insitu__chain_methods[codec->kind].first(s, src, n, cut, to, decoded, end, &got, err);
+    s->made = got;
+    if (status < 0 || direct) return status;
+    return sink->piece(sink->user, to + begin, begin, end - begin, err);
+  }
+
+  status = insitu__chain_methods[codec->kind].decode(s, codec, src, n, to, decoded, &got, err);
   if (status < 0) return status;
   if (got != decoded) return insitu__codec_wrong_length("decode", got, decoded, err);
 
-  return direct || !decoded ? INSITU_OK : sink->piece(sink->user, to, 0, decoded, err);
+  if (direct || !decoded) return INSITU_OK;
+  return sink->piece(sink->user, to + begin, begin, end - begin, err);
 }
 
 /* ---- whole shards ---- */
@@ -16084,7 +16647,7 @@ struct insitu__chain_inner {
 
 /* Tells a hole in a shard that is an inner chunk itself: its place in the shard around. */
 static void insitu__chain_inner_hole(void *user, const uint64_t *at, const uint64_t *extent) {
-  const struct insitu__chain_inner *inner = (const struct insitu__chain_inner *)user;
+  const struct insitu__chain_inner *inner = user;
   uint64_t to[INSITU__MAX_DIMS], size[INSITU__MAX_DIMS];
 
   for (unsigned k = 0; k < inner->shard->ndim; k++) {
@@ -16157,11 +16720,14 @@ static insitu_status insitu__chain_decode_shard(struct insitu__codec_scratch *s,
 
 /* ---- chains ---- */
 
-/* Decodes the n bytes at `bytes`, which must give exactly `decoded` bytes, into the sink. */
+/* Decodes the n bytes at `bytes`, which must give exactly `decoded` bytes, into the sink. Where the
+ * sink wants a part, the last stage decodes as little as its codec can: blosc the blocks that have
+ * some of the part, lz4 and zstd from the beginning to the part's end. The stages before it, with
+ * all checksums, see the whole chunk, as do gzip and zlib, whose checksum covers all bytes. */
 static insitu_status insitu__chain_decode(const struct insitu__codec_chain *chain,
     struct insitu__codec_scratch *s, const void *bytes, uint64_t n, uint64_t decoded,
     const struct insitu__codec_sink *sink, insitu_error *err) {
-  const uint8_t *src = (const uint8_t *)bytes;
+  const uint8_t *src = bytes;
   uint8_t *spare;
   int last = chain->n - 1; /* the stage that gives to the sink; -1, or a checksum: none does */
   insitu_status status = insitu__chain_scratch_reserve(s, chain, decoded, err);
@@ -16171,9 +16737,10 @@ static insitu_status insitu__chain_decode(const struct insitu__codec_chain *chai
   status =
       insitu__chain_run_stages(chain, s, plain ? chain->n : last, decoded, &src, &n, &spare, err);
   if (status < 0) return status;
+  s->made = decoded;
   if (plain) {
     if (n != decoded) return insitu__codec_wrong_length("decode", n, decoded, err);
-    return insitu__codec_emit(src, n, sink, err);
+    return insitu__codec_emit(src, n, sink, &s->made, err);
   }
 
   const struct insitu__codec *codec = &chain->codec[last];
@@ -16184,7 +16751,8 @@ static insitu_status insitu__chain_decode(const struct insitu__codec_chain *chai
     return insitu__codec_wrong_length("shard", codec->shard->bytes, decoded, err);
   status =
       insitu__chain_decode_shard(s, codec->shard, insitu__chain_decode, src, n, spare, sink, err);
-  return status < 0 ? status : insitu__codec_emit(spare, decoded, sink, err);
+  uint64_t emitted;
+  return status < 0 ? status : insitu__codec_emit(spare, decoded, sink, &emitted, err);
 }
 
 /* Decodes to a length that only the stored bytes tell, at most `most` bytes; the chain has no
@@ -16195,7 +16763,7 @@ static insitu_status insitu__chain_decode_unsized(const struct insitu__codec_cha
     const uint8_t **out, uint64_t *got, insitu_error *err) {
   uint8_t *spare;
   insitu_status status = insitu__chain_scratch_reserve(s, chain, most, err);
-  *out = (const uint8_t *)bytes;
+  *out = bytes;
   *got = n;
   if (status < 0) return status;
   return insitu__chain_run_stages(chain, s, chain->n, most, out, got, &spare, err);
@@ -16249,6 +16817,11 @@ struct insitu__store_tag {
       void *reader, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err);
   void *reader;
 
+  /* In: NULL, or the tag of an earlier read of the object. The bytes must be of the version that it
+   * tells; INSITU_E_CHANGED where they are of another, or the object is gone. */
+  const struct insitu__store_tag *pin;
+
+  bool pinnable;    /* in: a later read may be pinned to this one: a directory tells its version */
   bool past_caches; /* in: the buffers may be filled past the processor's caches */
   bool whole;       /* in: a read from byte 0 on means the whole object, and needs no range */
   bool anew;        /* in: the cached copy is damaged: it is removed, and the server is asked */
@@ -16257,6 +16830,7 @@ struct insitu__store_tag {
   uint64_t size;                       /* out: bytes of the whole object; UINT64_MAX: unknown */
   bool unchanged;                      /* out: the ETag still holds, and nothing was read */
   bool cached;                         /* out: some of the bytes came from a cache */
+  bool no_ranges; /* out: a server was asked for a range, and sends the whole object */
 
   /* Out: the body ended with its connection and its length was not declared, so it may have been
    * cut off. */
@@ -16326,9 +16900,14 @@ struct insitu__store_ops {
 
   /* The same on any thread, without waiting for a disk or a network. INSITU_TIMEOUT where that
    * cannot be, and in place of every error: read_await then tells. A read of exactly `expected`
-   * bytes does not look for more. NULL: never possible. */
-  insitu_status (*read_now)(struct insitu__store *s, const char *key, uint64_t offset,
+   * bytes does not look for more. fd: what open_now gave, or -1: the object is opened for this
+   * read. NULL: never possible. */
+  insitu_status (*read_now)(struct insitu__store *s, const char *key, int fd, uint64_t offset,
       const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got);
+
+  /* Opens an object for read_now, by a path that the kernel knows: a descriptor, or -1. NULL: the
+   * store has none. */
+  int (*open_now)(struct insitu__store *s, const char *key);
 
   /* Names what lies one level below prefix ("" is the root), sorted. emit runs on the caller's
    * coroutine once all names are known. */
@@ -16506,10 +17085,10 @@ static insitu_status insitu__store_fetch_await(struct insitu__store *s, const ch
   return insitu__store_base_await(s, key, offset, iov, n_iov, tag, got, err);
 }
 
-static insitu_status insitu__store_read_now(struct insitu__store *s, const char *key,
+static insitu_status insitu__store_read_now(struct insitu__store *s, const char *key, int fd,
     uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
   if (!s->ops->read_now) return INSITU_TIMEOUT;
-  return s->ops->read_now(s, key, offset, iov, n_iov, expected, got);
+  return s->ops->read_now(s, key, fd, offset, iov, n_iov, expected, got);
 }
 
 /* Bytes that the buffers hold. */
@@ -16540,8 +17119,8 @@ static unsigned insitu__store_slice(
       continue;
     }
     part = insitu__base_min(part - at, n);
-    char *begin = (char *)iov->iov_base; /* NULL: the bytes are dropped */
-    out[count++] = (struct iovec){begin ? begin + at : NULL, (size_t)part};
+    char *begin = iov->iov_base; /* NULL: the bytes are dropped */
+    out[count++] = (struct iovec){begin ? begin + at : NULL, part};
     at = 0;
     n -= part;
   }
@@ -16559,7 +17138,7 @@ static insitu_status insitu__store_exactly_await(struct insitu__store *s,
 
   insitu_status status =
       insitu__store_fetch_await(x->base, x->key, offset, iov, n_iov, &of, &got, err);
-  if (tag) tag->cached = tag->cached || of.cached;
+  if (tag) tag->cached |= of.cached;
   if (status < 0 || got == n) return status;
   return insitu__error_set(err, INSITU_E_IO,
       "the %s became shorter while it was open; it must not change, open it again",
@@ -16579,14 +17158,14 @@ struct insitu__store_copy {
 };
 
 static void insitu__store_copy_job(void *arg, unsigned worker) {
-  const struct insitu__store_copy *c = (const struct insitu__store_copy *)arg;
+  const struct insitu__store_copy *c = arg;
   const unsigned char *from = c->from;
   uint64_t left = c->n;
   (void)worker;
 
   for (const struct iovec *to = c->to; left; to++) {
     uint64_t n = insitu__base_min(left, to->iov_len);
-    if (n) memcpy(to->iov_base, from, (size_t)n);
+    if (n) memcpy(to->iov_base, from, n);
     from += n;
     left -= n;
   }
@@ -16600,12 +17179,11 @@ static insitu_status insitu__store_guess_await(struct insitu__store *s,
     unsigned n_iov, uint64_t n, bool *right, insitu_error *err) {
   unsigned char lead[INSITU__STORE_LEAD];
   uint64_t guess = x->offset;
-  struct iovec *all =
-      (struct iovec *)insitu__mem_realloc(NULL, ((uint64_t)n_iov + 1) * sizeof *all);
+  struct iovec *all = insitu__mem_realloc(NULL, ((uint64_t)n_iov + 1) * sizeof *all);
   if (!all)
     return insitu__error_set(err, INSITU_E_NOMEM, "no memory to read it; lower max_inflight");
 
-  all[0] = (struct iovec){lead, (size_t)x->lead};
+  all[0] = (struct iovec){lead, x->lead};
   memcpy(all + 1, iov, n_iov * sizeof *iov);
   insitu_status status =
       insitu__store_exactly_await(s, x, tag, guess - x->lead, all, n_iov + 1, x->lead + n, err);
@@ -16666,10 +17244,11 @@ static insitu_status insitu__store_extent_await(struct insitu__store *s, const c
 #define INSITU__STORE_NOW 8
 
 /* read_now of a store that resolves. */
-static insitu_status insitu__store_extent_now(struct insitu__store *s, const char *key,
+static insitu_status insitu__store_extent_now(struct insitu__store *s, const char *key, int fd,
     uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
   struct iovec part[INSITU__STORE_NOW];
   struct insitu__store_extent x = {.base = NULL};
+  (void)fd;
   (void)expected;
   if (s->ops->resolve_now(s, key, &x)) return INSITU_TIMEOUT;
 
@@ -16687,7 +17266,7 @@ static insitu_status insitu__store_extent_now(struct insitu__store *s, const cha
     n_iov = insitu__store_slice(iov, 0, n, part);
     iov = part;
   }
-  if (insitu__store_read_now(x.base, x.key, x.offset + offset, iov, n_iov, n, got) || *got != n)
+  if (insitu__store_read_now(x.base, x.key, -1, x.offset + offset, iov, n_iov, n, got) || *got != n)
     return INSITU_TIMEOUT;
   return INSITU_OK;
 }
@@ -16756,12 +17335,36 @@ static insitu_status insitu__store_list_await(struct insitu__store *s, const cha
 
 /* -- local directories -- */
 
+/* The version of a file, for reads that are pinned to each other. */
+static struct insitu__http_version insitu__store_file_version(
+    const struct insitu__ring_stamp *stamp) {
+  struct insitu__http_version version = insitu__http_no_version;
+  version.total = stamp->size;
+  version.etag = insitu__http_hash(5, (const char *)stamp, sizeof *stamp) | 1;
+  return version;
+}
+
 static insitu_status insitu__store_file_read_await(struct insitu__store *s, const char *key,
     uint64_t offset, struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag,
     uint64_t *got, insitu_error *err) {
-  (void)tag;
-  int64_t n = insitu__reactor_read_file_await(s->reactor, s->dirfd, key, offset, iov, n_iov);
-  if (n < 0) return insitu__store_failed(s, key, (int)-n, err);
+  struct insitu__ring_stamp stamp = {0};
+  bool asks = tag && (tag->pin || tag->pinnable);
+
+  int64_t n = insitu__reactor_read_stamped_await(
+      s->reactor, s->dirfd, key, offset, iov, n_iov, asks ? &stamp : NULL);
+  bool changed = tag && tag->pin && (n == -ENOENT || n == -ENOTDIR);
+  if (n < 0 && !changed) return insitu__store_failed(s, key, (int)-n, err);
+
+  if (asks && !changed) {
+    tag->version = insitu__store_file_version(&stamp);
+    tag->size = stamp.size;
+    changed = tag->pin && tag->version.etag != tag->pin->version.etag;
+  }
+  if (changed)
+    return insitu__error_set(err, INSITU_E_CHANGED,
+        "store '%.400s', object '%.400s': the file changed while it was read; the archive must not "
+        "change while it is open; open it again once it is complete",
+        s->url, key);
   *got = (uint64_t)n;
   return INSITU_OK;
 }
@@ -16774,12 +17377,18 @@ struct insitu__store_open_how {
 #define INSITU__STORE_RESOLVE_NO_SYMLINKS 0x04
 #define INSITU__STORE_RESOLVE_CACHED 0x20
 
+/* Closes what open_now of a store gave. A system call, as the open is: ThreadSanitizer, which
+ * follows descriptors, must see both or neither. */
+static void insitu__store_close_now(int fd) {
+  syscall(SYS_close, fd);
+}
+
 /* Opens a file whose path is in the kernel's caches (RESOLVE_CACHED: Linux 5.12); else -1 and
  * errno. The type of a file that lies in the archive itself is not looked at, which would cost a
  * fifth of the open and read of a small chunk: the read refuses a directory and a named pipe, and
  * only the superuser can make a device. A symbolic link may lead to a device, so the type of its
  * target is looked at. */
-static int insitu__store_file_open_now(int dirfd, const char *key) {
+static int insitu__store_file_open_cached(int dirfd, const char *key) {
   struct insitu__store_open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK,
       .resolve = INSITU__STORE_RESOLVE_CACHED | INSITU__STORE_RESOLVE_NO_SYMLINKS};
   int fd = (int)syscall(SYS_openat2, dirfd, key, &how, sizeof how);
@@ -16787,22 +17396,28 @@ static int insitu__store_file_open_now(int dirfd, const char *key) {
   how.resolve = INSITU__STORE_RESOLVE_CACHED;
   fd = (int)syscall(SYS_openat2, dirfd, key, &how, sizeof how);
   if (fd < 0 || insitu__ring_type(fd) == S_IFREG) return fd;
-  syscall(SYS_close, fd);
+  insitu__store_close_now(fd);
   errno = ESPIPE;
   return -1;
 }
 
+/* See struct insitu__store_ops. */
+static int insitu__store_file_open_now(struct insitu__store *s, const char *key) {
+  if (s->never_now || !insitu__store_key_valid(key)) return -1;
+  int fd = insitu__store_file_open_cached(s->dirfd, key);
+  if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL)) s->never_now = true;
+  return fd;
+}
+
 /* See struct insitu__store_ops. RWF_NOWAIT: Linux 4.14, on most local file systems. On tmpfs reads
  * have no such flag and need none. */
-static insitu_status insitu__store_file_read_now(struct insitu__store *s, const char *key,
+static insitu_status insitu__store_file_read_now(struct insitu__store *s, const char *key, int fd,
     uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
   uint64_t all = insitu__store_room(iov, n_iov);
+  bool own = fd < 0;
   *got = 0;
-  if (s->never_now || !insitu__store_key_valid(key)) return INSITU_TIMEOUT;
-
-  int fd = insitu__store_file_open_now(s->dirfd, key);
-  if (fd < 0 && (errno == ENOSYS || errno == EPERM || errno == EINVAL)) s->never_now = true;
-  if (fd < 0) return INSITU_TIMEOUT;
+  if (own) fd = insitu__store_file_open_now(s, key);
+  if (fd < 0 || s->never_now) return INSITU_TIMEOUT;
 
   ssize_t n = INSITU__BASE_PREADV2(fd, iov, (int)n_iov, (off_t)offset, s->nowait);
   if (n < 0 && errno == EOPNOTSUPP) s->never_now = true;
@@ -16814,9 +17429,7 @@ static insitu_status insitu__store_file_read_now(struct insitu__store *s, const 
   if (n >= 0 && !whole)
     whole = !INSITU__BASE_PREADV2(fd, &probe, 1, (off_t)(offset + (uint64_t)n), s->nowait);
 
-  /* A system call, as the open was: ThreadSanitizer, which follows descriptors, must see both or
-   * neither. */
-  syscall(SYS_close, fd);
+  if (own) insitu__store_close_now(fd);
   *got = n > 0 ? (uint64_t)n : 0;
   return whole ? INSITU_OK : INSITU_TIMEOUT;
 }
@@ -16852,7 +17465,7 @@ struct insitu__store_names {
 
 /* Adds a name; what memory is short for shows in text.failed. An insitu__store_emit_fn. */
 static void insitu__store_names_add(void *to, const char *name, bool is_directory) {
-  struct insitu__store_names *all = (struct insitu__store_names *)to;
+  struct insitu__store_names *all = to;
   uint64_t n = strlen(name) + 1;
 
   all->text.limit = (uint64_t)INSITU__MAX_LIST * 64;
@@ -16878,7 +17491,7 @@ static bool insitu__store_entry_is_directory(int fd, const struct dirent *entry)
 
 /* On a worker, since the calls block. */
 static void insitu__store_file_list_job(void *arg, unsigned worker) {
-  struct insitu__store_listing *l = (struct insitu__store_listing *)arg;
+  struct insitu__store_listing *l = arg;
   (void)worker;
   struct insitu__store_names *names = &l->names;
   DIR *dir = insitu__store_open_names(l->dirfd, l->prefix[0] ? l->prefix : ".");
@@ -16906,13 +17519,13 @@ static insitu_status insitu__store_emit(struct insitu__store *s, const char *pre
         "store '%.400s', %s '%.400s': more than INSITU__MAX_LIST (%u) names, or very long ones; "
         "name the arrays, or consolidate the metadata",
         s->url, what, prefix, INSITU__MAX_LIST);
-  else if (all->text.failed || !(names = (char **)insitu__mem_alloc(all->count, sizeof *names)))
+  else if (all->text.failed || !(names = insitu__mem_alloc(all->count, sizeof *names)))
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "store '%.400s', %s '%.400s': no memory for its names; give the process more memory",
         s->url, what, prefix);
 
   for (uint64_t i = 0; names && i < all->count; i++, at += strlen(at) + 1) names[i] = at;
-  if (names && all->count) qsort(names, (size_t)all->count, sizeof *names, insitu__store_compare);
+  if (names && all->count) qsort(names, all->count, sizeof *names, insitu__store_compare);
   for (uint64_t i = 0; names && i < all->count; i++) emit(to, names[i] + 1, names[i][0] == 'd');
   insitu__mem_free(names);
   insitu__text_buffer_free(&all->text);
@@ -16935,6 +17548,7 @@ static void insitu__store_file_close(struct insitu__store *s) {
 static const struct insitu__store_ops insitu__store_file_ops = {
     .read_await = insitu__store_file_read_await,
     .read_now = insitu__store_file_read_now,
+    .open_now = insitu__store_file_open_now,
     .list_await = insitu__store_file_list_await,
     .close = insitu__store_file_close,
 };
@@ -17010,7 +17624,7 @@ static insitu_status insitu__store_memory_resolve_now(
     struct insitu__store *s, const char *key, struct insitu__store_extent *x) {
   const insitu_object *o = insitu__store_object(s, key);
   if (!o) return INSITU_E_NOTFOUND;
-  x->bytes = (const unsigned char *)o->bytes;
+  x->bytes = o->bytes;
   x->n = o->n;
   return INSITU_OK;
 }
@@ -17032,12 +17646,12 @@ static insitu_status insitu__store_object_list_await(struct insitu__store *s, co
     const char *part = key + skip + (skip != 0);
     uint64_t n = strcspn(part, "/");
     found++;
-    if (part[n] && n + 1 == last_n && !memcmp(part, last, (size_t)last_n)) continue;
+    if (part[n] && n + 1 == last_n && !memcmp(part, last, last_n)) continue;
     if (part[n]) {
       last = part;
       last_n = n + 1;
     }
-    memcpy(name, part, (size_t)n);
+    memcpy(name, part, n);
     name[n] = 0;
     emit(to, name, part[n] != 0);
   }
@@ -17065,7 +17679,7 @@ static insitu_status insitu__store_memory_open(
         "store '%.400s': a memory:// archive needs 1 to 2^32 objects, it has %" PRIu64
         "; set desc.objects and desc.n_objects",
         s->url, desc->objects ? n : 0);
-  const insitu_object **object = (const insitu_object **)insitu__mem_alloc(n, sizeof *object);
+  const insitu_object **object = insitu__mem_alloc(n, sizeof *object);
   if (!object)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "store '%.400s': no memory for an index of %" PRIu64 " objects", s->url, n);
@@ -17081,7 +17695,7 @@ static insitu_status insitu__store_memory_open(
     insitu_status status = insitu__store_check_key(o->key, err);
     if (status < 0) return status;
   }
-  qsort(object, (size_t)n, sizeof *object, insitu__store_compare_objects);
+  qsort(object, n, sizeof *object, insitu__store_compare_objects);
   for (uint64_t i = 1; i < n; i++)
     if (!strcmp(object[i - 1]->key, object[i]->key))
       return insitu__error_set(err, INSITU_E_ARG,
@@ -17145,14 +17759,13 @@ static int insitu__store_format_of(const unsigned char *head, uint64_t n) {
           12, INSITU__STORE_ICECHUNK}};
   static const char *const references[] = {
       "\"refs\"", ".zgroup\"", ".zarray\"", ".zattrs\"", "zarr.json\""};
-  for (size_t i = 0; i < sizeof magic / sizeof *magic; i++)
-    if (n >= magic[i].n && memcmp(head, magic[i].bytes, magic[i].n) == 0) return magic[i].format;
+  for (size_t i = 0; i < INSITU__BASE_COUNT(magic); i++)
+    if (n >= magic[i].n && !memcmp(head, magic[i].bytes, magic[i].n)) return magic[i].format;
   uint64_t at = 0;
   while (at < n && (head[at] == ' ' || (head[at] >= '\t' && head[at] <= '\r'))) at++;
   if (at == n || head[at] != '{') return -1;
-  for (size_t i = 0; i < sizeof references / sizeof *references; i++)
-    if (memmem(head, (size_t)n, references[i], strlen(references[i])))
-      return INSITU__STORE_KERCHUNK;
+  for (size_t i = 0; i < INSITU__BASE_COUNT(references); i++)
+    if (memmem(head, n, references[i], strlen(references[i]))) return INSITU__STORE_KERCHUNK;
   return -1;
 }
 
@@ -17162,7 +17775,7 @@ static int insitu__store_format_named(const char *name, uint64_t n) {
     for (const char *p = insitu__store_formats[i].endings, *end; *p; p = end + 1) {
       end = strchr(p, ' ');
       uint64_t length = (uint64_t)(end - p);
-      if (n > length && !strncasecmp(name + n - length, p, (size_t)length)) return i;
+      if (n > length && !strncasecmp(name + n - length, p, length)) return i;
     }
   return -1;
 }
@@ -17215,7 +17828,7 @@ static insitu_status insitu__store_get_whole_await(struct insitu__store *s, cons
 
   for (uint64_t cap = 16384; !status; cap *= 2) { /* most metadata is smaller */
     cap = insitu__base_min(cap, limit + 1);
-    char *larger = (char *)insitu__mem_realloc(buf, cap + 1);
+    char *larger = insitu__mem_realloc(buf, cap + 1);
     if (!larger) {
       status = insitu__error_set(err, INSITU_E_NOMEM,
           "store, object '%.400s': no memory for %" PRIu64 " bytes; give the process more memory",
@@ -17224,7 +17837,7 @@ static insitu_status insitu__store_get_whole_await(struct insitu__store *s, cons
     }
 
     buf = larger;
-    struct iovec iov = {buf + have, (size_t)(cap - have)};
+    struct iovec iov = {buf + have, cap - have};
     status = insitu__store_fetch_await(s, key, have, &iov, 1, NULL, &got, err);
     if (status < 0) break;
     have += got;
@@ -17245,7 +17858,7 @@ static insitu_status insitu__store_get_whole_await(struct insitu__store *s, cons
 }
 
 static void insitu__store_memo_await(void *arg) {
-  struct insitu__store_memo *m = (struct insitu__store_memo *)arg;
+  struct insitu__store_memo *m = arg;
   m->status = insitu__store_get_whole_await(m->store, m->key, m->limit, &m->text, &m->n, &m->error);
   insitu__reactor_gate_open(m->done);
 }
@@ -17266,8 +17879,7 @@ static bool insitu__store_prefetches(const struct insitu__store *s) {
 static struct insitu__store_memo *insitu__store_memo_new(
     struct insitu__store *s, const char *key, uint64_t limit, struct insitu__reactor_gate *done) {
   uint64_t length = strlen(key) + 1;
-  struct insitu__store_memo *m =
-      (struct insitu__store_memo *)insitu__mem_alloc(1, sizeof *m + length);
+  struct insitu__store_memo *m = insitu__mem_alloc(1, sizeof *m + length);
   if (!m) return NULL;
 
   m->store = s;
@@ -17399,7 +18011,7 @@ enum {
 };
 
 static struct insitu__remote *insitu__remote_of(const struct insitu__store *s) {
-  return (struct insitu__remote *)s->own;
+  return s->own;
 }
 
 static struct insitu__remote_fetch insitu__remote_fetch_of(
@@ -17466,7 +18078,7 @@ static insitu_status insitu__remote_fetch_move(struct insitu__remote_fetch *f, i
       !insitu__http_origin(f->moved, there, sizeof there))
     return insitu__remote_fetch_failed(
         f, INSITU_E_NOMEM, "no memory", "give the process more memory", err);
-  bool other = strcasecmp(here, there) != 0;
+  bool other = strcasecmp(here, there);
 
   for (uint64_t i = 0; other && i < INSITU__ARRAY_LEN(r->headers); i++) {
     char *h = r->headers[i];
@@ -17565,7 +18177,7 @@ static int insitu__remote_fetch_relation(const struct insitu__remote_fetch *f) {
 static void insitu__remote_fetch_keep(struct insitu__remote_fetch *f) {
   const struct insitu__http_answer *a = &f->request.answer;
   bool tail = f->offset == INSITU__RING_TAIL, any = f->store->any_etag;
-  f->exists = f->exists || a->status == 200 || a->status == 206;
+  f->exists |= a->status == 200 || a->status == 206;
   if (f->request.placed == f->had) return;
 
   int relation = insitu__remote_fetch_relation(f);
@@ -17764,7 +18376,7 @@ static insitu_status insitu__remote_fetch_await(struct insitu__remote_fetch *f, 
     if (status == INSITU_CANCELLED)
       return insitu__remote_fetch_failed(
           f, INSITU_E_HTTP, "given up", "the loader is being closed", err);
-    if (status == INSITU_OK) {
+    if (!status) {
       status = insitu__remote_judge_await(f, err);
       if (status != INSITU__REMOTE_AGAIN) return status;
       continue;
@@ -17847,7 +18459,7 @@ struct insitu__remote_part {
 
 /* A coroutine that fetches one part. */
 static void insitu__remote_part_await(void *arg) {
-  struct insitu__remote_part *part = (struct insitu__remote_part *)arg;
+  struct insitu__remote_part *part = arg;
   part->status = insitu__remote_fetch_await(&part->fetch, &part->error);
   insitu__reactor_gate_open(part->done);
 }
@@ -17880,10 +18492,8 @@ static insitu_status insitu__remote_rest_await(
   uint64_t n = insitu__base_ceil_div(rest, each), placed = first->request.placed;
 
   /* the parts' buffers: the n - 1 cuts between parts make more of them */
-  struct iovec *iov = (struct iovec *)insitu__mem_alloc(n + first->request.n_iov, sizeof *iov),
-               *next = iov;
-  struct insitu__remote_part *part =
-      (struct insitu__remote_part *)insitu__mem_alloc(n, sizeof *part);
+  struct iovec *iov = insitu__mem_alloc(n + first->request.n_iov, sizeof *iov), *next = iov;
+  struct insitu__remote_part *part = insitu__mem_alloc(n, sizeof *part);
   if (!part || !iov) {
     insitu__mem_free(part);
     insitu__mem_free(iov);
@@ -17935,7 +18545,7 @@ static insitu_status insitu__remote_more_await(
   }
 
   /* Nothing would prove that the parts belong together: all bytes anew, in one request. */
-  m->unguarded = m->unguarded || !a->version.modified;
+  m->unguarded |= !a->version.modified;
   insitu__remote_fetch_restart(f);
   if (f->tag) f->tag->etag[0] = 0; /* by now that is the answer's, and no condition */
   f->bytes = room;
@@ -17951,6 +18561,25 @@ static bool insitu__remote_suffix_refused(const struct insitu__http_request *r) 
   return status == 400 || status == 405 || status == 416 || status == 501;
 }
 
+/* Whether a server has sent, or begun to send, the whole object. */
+static bool insitu__remote_sent_whole(const struct insitu__http_request *r) {
+  return r->answer.status == 200 || r->failure == INSITU__HTTP_WHOLE;
+}
+
+/* Makes a read do what its tag asks for, and empties the tag of earlier answers. */
+static void insitu__remote_take_tag(struct insitu__remote_fetch *f, struct insitu__store_tag *tag) {
+  tag->version = insitu__http_no_version;
+  tag->unchanged = tag->open_end = tag->cached = tag->no_ranges = false;
+  f->request.give_up = tag->give_up;
+  f->request.past_caches = tag->past_caches;
+  f->tag = tag;
+
+  f->pinned = tag->pin != NULL;
+  if (!f->pinned) return;
+  f->version = tag->pin->version;
+  memcpy(f->etag, tag->pin->etag, sizeof f->etag);
+}
+
 /* See struct insitu__store_ops. */
 static insitu_status insitu__remote_read_await(struct insitu__store *s, const char *key,
     uint64_t offset, struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag,
@@ -17961,13 +18590,7 @@ static insitu_status insitu__remote_read_await(struct insitu__store *s, const ch
   insitu_status status = INSITU_OK;
   *got = 0;
 
-  if (tag) {
-    tag->version = insitu__http_no_version;
-    tag->unchanged = tag->open_end = tag->cached = false;
-    f.request.give_up = tag->give_up;
-    f.request.past_caches = tag->past_caches;
-    f.tag = tag;
-  }
+  if (tag) insitu__remote_take_tag(&f, tag);
 
   /* The last bytes by the object's length, if the server does not understand a range of these. */
   uint64_t room = insitu__store_room(iov, n_iov), length = 0;
@@ -18006,6 +18629,7 @@ static insitu_status insitu__remote_read_await(struct insitu__store *s, const ch
   *got = status < 0 ? 0 : f.request.placed;
   if (status >= 0 && !once) status = insitu__remote_more_await(&f, room, got, err);
 
+  if (tag) tag->no_ranges = !f.whole && insitu__remote_sent_whole(&f.request);
   uint64_t total = a->has_range ? a->total : a->version.total;
   if (status >= 0 && counted && total != UINT64_MAX && total != length)
     status = insitu__remote_fetch_changed(
@@ -18058,7 +18682,7 @@ static insitu_status insitu__remote_list_await(struct insitu__store *s, const ch
       status = insitu__cloud_list_page(&m->cloud, prefix, page->text ? page->text : "", page->n,
           insitu__store_names_add, &names, &next, err);
     insitu__remote_fetch_end(&f);
-    names.text.failed = names.text.failed || next.failed;
+    names.text.failed |= next.failed;
     more = status >= 0 && next.n && !names.full && !names.text.failed;
   }
   insitu__text_buffer_free(&next);
@@ -18132,7 +18756,7 @@ static const struct insitu__store_ops insitu__remote_ops = {
 /* Opens the store of a url; sends no request. kind: INSITU__CLOUD_... */
 static insitu_status insitu__remote_open(
     struct insitu__store *s, int kind, const insitu_loader_desc *desc, insitu_error *err) {
-  struct insitu__remote *m = (struct insitu__remote *)insitu__mem_alloc(1, sizeof *m);
+  struct insitu__remote *m = insitu__mem_alloc(1, sizeof *m);
   if (!m) return insitu__store_no_memory(err);
 
   s->ops = &insitu__remote_ops; /* closing frees all from here on */
@@ -18148,7 +18772,7 @@ static insitu_status insitu__remote_open(
   m->parts = insitu__http_connections(&m->http, 0);
   insitu__mem_free(s->url); /* for messages: without credentials and query */
   s->url = insitu__mem_text(m->cloud.name, strlen(m->cloud.name));
-  m->seen = (struct insitu__store_seen *)insitu__mem_map(INSITU__REMOTE_SEEN * sizeof *m->seen);
+  m->seen = insitu__mem_map(INSITU__REMOTE_SEEN * sizeof *m->seen);
   if (s->url && m->seen) return INSITU_OK;
   return insitu__store_no_memory(err);
 }
@@ -18250,7 +18874,7 @@ struct insitu__zip {
 };
 
 static struct insitu__zip *insitu__zip_of(const struct insitu__store *s) {
-  return (struct insitu__zip *)s->own;
+  return s->own;
 }
 
 /* -- the central directory and local headers: functions that read no file -- */
@@ -18351,7 +18975,7 @@ static bool insitu__zip_parse_member(const unsigned char *p, const struct insitu
           &m->stored, &m->header) ||
       !insitu__base_add(m->header, end->before, &m->header))
     return false;
-  memcpy(name, p + INSITU__ZIP_CENTRAL, (size_t)n);
+  memcpy(name, p + INSITU__ZIP_CENTRAL, n);
   name[n] = 0;
   *names += n + 1;
   if (skip && (strncmp(name, root, skip) || name[skip++] != '/')) return true;
@@ -18400,10 +19024,10 @@ static bool insitu__zip_unwrap(struct insitu__zip_index *x) {
   for (uint64_t i = 0; i < x->n_objects; i++) {
     const char *key = x->object[i]->key;
     uint64_t top = strcspn(key, "/");
-    for (size_t k = 0; k < sizeof metadata / sizeof *metadata; k++)
+    for (size_t k = 0; k < INSITU__BASE_COUNT(metadata); k++)
       if (!strcmp(key, metadata[k])) return true;
     if (!key[top] || !strncmp(key, "__MACOSX/", 9)) continue;
-    if (folder && (top != n || memcmp(folder, key, (size_t)n))) return true;
+    if (folder && (top != n || memcmp(folder, key, n))) return true;
     folder = key;
     n = top;
   }
@@ -18442,9 +19066,9 @@ static insitu_status insitu__zip_build_index(const unsigned char *p, uint64_t n,
         "; " INSITU__ZIP_BAD,
         x->n_members, end->members);
 
-  x->member = (struct insitu__zip_member *)insitu__mem_alloc(x->n_members, sizeof *x->member);
-  x->object = (const insitu_object **)insitu__mem_alloc(x->n_members, sizeof *x->object);
-  char *name = x->names = (char *)insitu__mem_alloc(names, 1);
+  x->member = insitu__mem_alloc(x->n_members, sizeof *x->member);
+  x->object = insitu__mem_alloc(x->n_members, sizeof *x->object);
+  char *name = x->names = insitu__mem_alloc(names, 1);
   if (!x->member || !x->object || !x->names)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "no memory for an index of its %" PRIu64 " members", x->n_members);
@@ -18461,8 +19085,7 @@ static insitu_status insitu__zip_build_index(const unsigned char *p, uint64_t n,
   }
 
   /* by their place in the file, each ends where the next begins */
-  if (x->n_members)
-    qsort(x->object, (size_t)x->n_members, sizeof *x->object, insitu__zip_compare_headers);
+  if (x->n_members) qsort(x->object, x->n_members, sizeof *x->object, insitu__zip_compare_headers);
   uint64_t limit = end->at;
   for (uint64_t i = x->n_members; i-- > 0;) {
     struct insitu__zip_member *m = insitu__zip_member_of(x, x->object[i]);
@@ -18474,7 +19097,7 @@ static insitu_status insitu__zip_build_index(const unsigned char *p, uint64_t n,
   for (uint64_t i = 0; i < x->n_members; i++)
     if (x->member[i].object.key) x->object[x->n_objects++] = &x->member[i].object;
   uint64_t found = x->n_objects, kept = 0;
-  if (found) qsort(x->object, (size_t)found, sizeof *x->object, insitu__zip_compare_members);
+  if (found) qsort(x->object, found, sizeof *x->object, insitu__zip_compare_members);
   for (uint64_t i = 0; i < found; i++)
     if (i + 1 == found || strcmp(x->object[i]->key, x->object[i + 1]->key))
       x->object[kept++] = x->object[i];
@@ -18528,7 +19151,7 @@ static insitu_status insitu__zip_check(const struct insitu__zip_member *m, insit
         "it is deflated, which this build cannot read: define INSITU_WITH_ZLIB beside "
         "INSITU_IMPLEMENTATION, and link with -lz");
 #endif
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+  for (size_t i = 0; i < INSITU__BASE_COUNT(known); i++)
     if (known[i].method == m->method) name = known[i].name;
   if (m->method != INSITU__ZIP_STORED)
     return insitu__error_set(err, INSITU_E_CODEC,
@@ -18560,7 +19183,7 @@ static struct insitu__store_extent insitu__zip_file(const struct insitu__store *
 static insitu_status insitu__zip_fetch_await(struct insitu__store *s, struct insitu__store_tag *tag,
     uint64_t offset, void *to, uint64_t n, insitu_error *err) {
   struct insitu__store_extent file = insitu__zip_file(s);
-  struct iovec iov = {to, (size_t)n};
+  struct iovec iov = {to, n};
   return insitu__store_exactly_await(s, &file, tag, offset, &iov, 1, n, err);
 }
 
@@ -18589,7 +19212,7 @@ static insitu_status insitu__zip_start_await(struct insitu__store *s, struct ins
 static insitu_status insitu__zip_guess(
     const struct insitu__zip_member *m, uint64_t *lead, insitu_error *err) {
   uint64_t start = m->start, descriptor = 0;
-  uint64_t least = INSITU__ZIP_LOCAL + (uint64_t)m->name + m->stored;
+  uint64_t least = INSITU__ZIP_LOCAL + m->name + m->stored;
   *lead = 0;
   insitu_status status = insitu__zip_header_fits(m, err);
   if (status < 0 || m->limit - m->header < least) return status;
@@ -18656,7 +19279,7 @@ static insitu_status insitu__zip_resolve_now(
     struct iovec to = {header, sizeof header};
     uint64_t got;
     if (insitu__zip_header_fits(m, &cause) ||
-        insitu__store_read_now(x->base, x->key, m->header, &to, 1, sizeof header, &got) ||
+        insitu__store_read_now(x->base, x->key, -1, m->header, &to, 1, sizeof header, &got) ||
         got != sizeof header || insitu__zip_parse_local(header, m, &cause))
       return INSITU_TIMEOUT;
   }
@@ -18680,7 +19303,7 @@ static unsigned char *insitu__zip_inflate_to(
   if (!f->wanted) return NULL;
   while (!f->iov->iov_len) f->iov++;
   *room = insitu__base_min(f->iov->iov_len, f->wanted);
-  return (unsigned char *)f->iov->iov_base;
+  return f->iov->iov_base;
 }
 
 /* Counts n bytes that were inflated to `to`. */
@@ -18694,7 +19317,7 @@ static void insitu__zip_inflated(
   }
   f->wanted -= n;
   f->iov->iov_base = (char *)f->iov->iov_base + n;
-  f->iov->iov_len -= (size_t)n;
+  f->iov->iov_len -= n;
 }
 
 /* Why inflating failed. more: there was data behind the member's last byte. */
@@ -18709,7 +19332,7 @@ static const char *insitu__zip_inflate_cause(
 
 /* Inflates the input that there is. On a worker. */
 static void insitu__zip_inflate_job(void *arg, unsigned worker) {
-  struct insitu__zip_inflater *f = (struct insitu__zip_inflater *)arg;
+  struct insitu__zip_inflater *f = arg;
   z_stream *z = &f->z;
   unsigned char beyond;
   (void)worker;
@@ -18759,7 +19382,7 @@ static struct insitu__zip_inflater *insitu__zip_inflater_get(struct insitu__zip 
     zip->idle = f->next;
     return f;
   }
-  f = (struct insitu__zip_inflater *)insitu__mem_alloc(1, sizeof *f + insitu__zip_piece_bytes(zip));
+  f = insitu__mem_alloc(1, sizeof *f + insitu__zip_piece_bytes(zip));
   if (!f) return NULL;
   f->z.zalloc = insitu__codec_zlib_alloc;
   f->z.zfree = insitu__codec_zlib_free;
@@ -18868,7 +19491,7 @@ struct insitu__zip_indexing {
 
 /* Parses the directory on a worker: it may have millions of entries. */
 static void insitu__zip_index_job(void *arg, unsigned worker) {
-  struct insitu__zip_indexing *job = (struct insitu__zip_indexing *)arg;
+  struct insitu__zip_indexing *job = arg;
   (void)worker;
   job->status = insitu__zip_build_index(
       job->directory, job->end->bytes, job->end, job->root, job->index, job->err);
@@ -18910,7 +19533,7 @@ static insitu_status insitu__zip_directory_await(struct insitu__store *s,
 
   uint64_t before = zip->bytes - n; /* bytes of the file that are not in `tail` */
   if (end.at < before) {
-    apart = (unsigned char *)insitu__mem_realloc(NULL, end.bytes);
+    apart = insitu__mem_realloc(NULL, end.bytes);
     if (!apart)
       return insitu__error_set(
           err, INSITU_E_NOMEM, "no memory for %" PRIu64 " bytes of its directory", end.bytes);
@@ -18939,8 +19562,8 @@ static insitu_status insitu__zip_index_once_await(
   insitu_error cause = {0};
   uint64_t n = UINT16_MAX + INSITU__ZIP_END + INSITU__ZIP_END64, got = 0;
   if (!remote) n = insitu__base_min(zip->bytes, n);
-  unsigned char *tail = (unsigned char *)insitu__mem_realloc(NULL, n);
-  struct iovec iov = {tail, (size_t)n};
+  unsigned char *tail = insitu__mem_realloc(NULL, n);
+  struct iovec iov = {tail, n};
   insitu_status status = INSITU_OK;
   if (!tail) status = insitu__error_set(&cause, INSITU_E_NOMEM, "no memory to read its end");
   if (!status)
@@ -19017,7 +19640,7 @@ static bool insitu__zip_split(const char *path, uint64_t *n, uint64_t *bytes) {
  */
 static insitu_status insitu__zip_init(struct insitu__store *s, const char *name, uint64_t n_name,
     const char *root, insitu_error *err) {
-  struct insitu__zip *zip = (struct insitu__zip *)insitu__mem_alloc(1, sizeof *zip);
+  struct insitu__zip *zip = insitu__mem_alloc(1, sizeof *zip);
   uint64_t n = strlen(root);
   while (*root == '/') root++, n--;
   while (n && root[n - 1] == '/') n--;
@@ -19358,7 +19981,7 @@ static bool insitu__disk_parse(const struct insitu__disk_header *h, uint64_t n,
       h->format != INSITU__DISK_VERSION || h->crc != insitu__disk_header_crc(h, head))
     return false;
   if (h->offset != id->offset || h->asked != id->asked || h->n_name != name || h->n_key != key ||
-      memcmp(text, id->name, (size_t)name) || memcmp(text + name, id->key, (size_t)key))
+      memcmp(text, id->name, name) || memcmp(text + name, id->key, key))
     return false;
   if (h->payload != n - head || h->payload > id->asked || h->n_etag >= sizeof h->etag ||
       h->flags > (INSITU__DISK_WEAK | INSITU__DISK_SETTLED))
@@ -19567,26 +20190,25 @@ struct insitu__disk_eviction {
 };
 
 static int insitu__disk_compare(const void *a, const void *b) {
-  const struct insitu__disk_file *x = (const struct insitu__disk_file *)a,
-                                 *y = (const struct insitu__disk_file *)b;
+  const struct insitu__disk_file *x = a, *y = b;
   return x->used != y->used ? (x->used > y->used) - (x->used < y->used) : strcmp(x->path, y->path);
 }
 
 static void insitu__disk_consider(void *to, const char *path, const struct stat *info) {
-  struct insitu__disk_eviction *v = (struct insitu__disk_eviction *)to;
+  struct insitu__disk_eviction *v = to;
   struct insitu__disk_file *f = &v->file[v->n];
   f->used = insitu__disk_mtime(info);
   if (f->used > v->latest) f->used = 0; /* from a clock that was wrong */
   if (f->used >= v->before) return;
   memcpy(f->path, path, sizeof f->path);
   if (++v->n < 2 * INSITU__DISK_OLDEST) return;
-  qsort(v->file, (size_t)v->n, sizeof *f, insitu__disk_compare);
+  qsort(v->file, v->n, sizeof *f, insitu__disk_compare);
   v->n = INSITU__DISK_OLDEST;
 }
 
 /* Removes what a killed process left in tmp. */
 static void insitu__disk_remove_stale(void *to, const char *path, const struct stat *info) {
-  const struct insitu__disk_eviction *v = (const struct insitu__disk_eviction *)to;
+  const struct insitu__disk_eviction *v = to;
   if (insitu__disk_mtime(info) < v->before) insitu__disk_remove(v->disk, path);
 }
 
@@ -19603,13 +20225,12 @@ static uint64_t insitu__disk_evict(struct insitu__disk *d) {
   if (!insitu__disk_lock(d->markerfd, F_WRLCK, INSITU__DISK_LOCK_EVICT, false)) return 1;
   insitu__disk_scan_folder(d, "tmp", insitu__disk_remove_stale, &v);
   v.before = d->opened - INSITU__DISK_TICK;
-  v.file = (struct insitu__disk_file *)insitu__mem_realloc(
-      NULL, 2 * INSITU__DISK_OLDEST * sizeof *v.file);
+  v.file = insitu__mem_realloc(NULL, 2 * INSITU__DISK_OLDEST * sizeof *v.file);
   if (v.file && !insitu__disk_reserve(d, 0, &used) && used > target) {
     insitu__disk_scan(d, insitu__disk_consider, &v);
     /* a scan that was cut short has not seen all */
     if (d->reactor->ending) v.n = 0;
-    qsort(v.file, (size_t)v.n, sizeof *v.file, insitu__disk_compare);
+    qsort(v.file, v.n, sizeof *v.file, insitu__disk_compare);
     for (uint64_t i = 0; i < insitu__base_min(v.n, INSITU__DISK_OLDEST) && freed < used - target;
          i++) {
       uint64_t bytes = insitu__disk_remove(d, v.file[i].path);
@@ -19625,7 +20246,7 @@ static uint64_t insitu__disk_evict(struct insitu__disk *d) {
 /* -- jobs of reads -- */
 
 static void insitu__disk_check_job(void *arg, unsigned worker) {
-  struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
+  struct insitu__disk_read *r = arg;
   (void)worker;
   r->intact = insitu__disk_crc(r->to, r->entry.payload) == r->entry.crc;
 }
@@ -19633,7 +20254,7 @@ static void insitu__disk_check_job(void *arg, unsigned worker) {
 /* Writes the stamp into the entry, which also makes it the one that was used last. If another has
  * taken its place meanwhile, the stamp does not fit that and counts for nothing. */
 static void insitu__disk_stamp_job(void *arg, unsigned worker) {
-  struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
+  struct insitu__disk_read *r = arg;
   (void)worker;
   insitu__disk_stamp(r->header, r->entry.confirmed, r->entry.used);
 
@@ -19647,7 +20268,7 @@ static void insitu__disk_stamp_job(void *arg, unsigned worker) {
 }
 
 static void insitu__disk_remove_job(void *arg, unsigned worker) {
-  struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
+  struct insitu__disk_read *r = arg;
   (void)worker;
   insitu__disk_remove(r->disk, r->path);
 }
@@ -19655,14 +20276,14 @@ static void insitu__disk_remove_job(void *arg, unsigned worker) {
 /* Fills r->iov with the header and the first n bytes of the caller's buffers; returns how many
  * buffers they are. */
 static unsigned insitu__disk_vector(struct insitu__disk_read *r, uint64_t n) {
-  r->iov[0] = (struct iovec){r->header, (size_t)r->head};
+  r->iov[0] = (struct iovec){r->header, r->head};
   return 1 + insitu__store_slice(r->to, 0, n, r->iov + 1);
 }
 
 /* Writes an entry straight from the caller's buffers, before the read returns: they may be a
  * batch's, and no copy is made. Not synced: the checksum finds what a power loss leaves. */
 static void insitu__disk_write_job(void *arg, unsigned worker) {
-  struct insitu__disk_read *r = (struct insitu__disk_read *)arg;
+  struct insitu__disk_read *r = arg;
   struct insitu__disk *d = r->disk;
   char name[INSITU__DISK_PATH];
   uint64_t charge = insitu__disk_charge(r->head + r->entry.payload);
@@ -19686,7 +20307,7 @@ static void insitu__disk_write_job(void *arg, unsigned worker) {
 }
 
 static void insitu__disk_evict_job(void *arg, unsigned worker) {
-  struct insitu__disk *d = (struct insitu__disk *)arg;
+  struct insitu__disk *d = arg;
   (void)worker;
   d->freed = insitu__disk_evict(d);
 }
@@ -19737,7 +20358,7 @@ static void insitu__disk_trouble(struct insitu__disk *d, const char *what, int e
 }
 
 static void insitu__disk_evict_coro(void *arg) {
-  struct insitu__disk *d = (struct insitu__disk *)arg;
+  struct insitu__disk *d = arg;
   insitu__reactor_work_await(d->reactor, insitu__disk_evict_job, d);
   if (!d->freed) d->evict_again = insitu__base_now() + INSITU__DISK_PAUSE;
   d->evicting = false;
@@ -19920,7 +20541,7 @@ static struct insitu__disk_read *insitu__disk_read_get(struct insitu__disk *d, u
   if (r && r->room > n_iov) return r;
 
   insitu__mem_free(r);
-  r = (struct insitu__disk_read *)insitu__mem_alloc(1, insitu__disk_read_bytes(d, n_iov));
+  r = insitu__mem_alloc(1, insitu__disk_read_bytes(d, n_iov));
   if (r) r->room = n_iov + 1;
   return r;
 }
@@ -19932,7 +20553,7 @@ static struct insitu__disk_read *insitu__disk_read_begin(struct insitu__disk *d,
   bool apart = !insitu__store_key_valid(key);
   for (unsigned i = 0; i < n_iov; i++) {
     id.asked += iov[i].iov_len;
-    apart = apart || (!iov[i].iov_base && iov[i].iov_len); /* bytes that are dropped */
+    apart |= !iov[i].iov_base && iov[i].iov_len; /* bytes that are dropped */
   }
   struct insitu__disk_read *r = apart ? NULL : insitu__disk_read_get(d, n_iov);
   if (!r) return NULL;
@@ -19943,7 +20564,7 @@ static struct insitu__disk_read *insitu__disk_read_begin(struct insitu__disk *d,
       .to = iov,
       .n_to = n_iov,
       .room = r->room,
-      .header = (struct insitu__disk_header *)(void *)(r->iov + r->room),
+      .header = (void *)(r->iov + r->room),
       .head = insitu__disk_header_bytes(d->name, key)};
   insitu__disk_path(&id, r->path);
   return r;
@@ -20027,7 +20648,7 @@ static bool insitu__disk_is_far(int dirfd) {
   static const uint32_t far[] = {0x6969, 0x517B, 0xFF534D42, 0xFE534D42, 0x5346414F};
   struct statfs fs;
   if (fstatfs(dirfd, &fs)) return false;
-  for (size_t i = 0; i < sizeof far / sizeof *far; i++)
+  for (size_t i = 0; i < INSITU__BASE_COUNT(far); i++)
     if ((uint32_t)fs.f_type == far[i]) return true;
   return false;
 }
@@ -20152,7 +20773,7 @@ static insitu_status insitu__disk_open(struct insitu__disk *d, struct insitu__re
   d->seed =
       insitu__order_mix((uint64_t)d->opened ^ insitu__order_mix((uint64_t)getpid() ^ (uintptr_t)d));
   pthread_mutex_init(&d->lock, NULL);
-  d->known = (struct insitu__store_seen *)insitu__mem_map(INSITU__DISK_KNOWN * sizeof *d->known);
+  d->known = insitu__mem_map(INSITU__DISK_KNOWN * sizeof *d->known);
   d->desc.dir = d->dir = insitu__mem_text(desc->dir, strlen(desc->dir));
   if (desc->name) d->name = insitu__mem_text(desc->name, strlen(desc->name));
   d->desc.name = d->name;
@@ -20347,12 +20968,13 @@ static insitu_status insitu__zarr_extents(const struct insitu__zarr_reader *r, c
     return insitu__zarr_bad(
         r, INSITU_E_UNSUPPORTED, key, token, "more dimensions than INSITU__MAX_DIMS");
   *n = 0;
-  for (int t = insitu__text_json_first(r->j, token); t >= 0;
-       t = insitu__text_json_next(r->j, t), ++*n)
+  INSITU__TEXT_JSON_EACH (t, r->j, token) {
     if (!insitu__text_json_u64(r->j, t, &extent[*n]) || extent[*n] < least ||
         extent[*n] > INT64_MAX)
       return insitu__zarr_damaged(r, key, token,
           least ? "each must be a positive integer" : "each must be an integer, 0 or more");
+    ++*n;
+  }
   return INSITU_OK;
 }
 
@@ -20366,7 +20988,7 @@ static insitu_status insitu__zarr_chunk_extents(
     const struct insitu__zarr_reader *r, const char *key, int token) {
   unsigned n;
   insitu_status status = insitu__zarr_extents(r, key, token, 1, &n, r->a->object.chunk);
-  if (status == INSITU_OK && n != r->a->ndim)
+  if (!status && n != r->a->ndim)
     return insitu__zarr_damaged(r, key, token, "as many as 'shape' has are needed");
   return status;
 }
@@ -20511,7 +21133,7 @@ static int64_t insitu__zarr_fill_bytes(
   if (insitu__text_json_is_string(r->j, token))
     return n < 2 ? -1 : insitu__text_base64(text + 1, n - 2, out, cap);
   if (!insitu__text_json_is_array(r->j, token)) return -1;
-  for (int t = insitu__text_json_first(r->j, token); t >= 0; t = insitu__text_json_next(r->j, t)) {
+  INSITU__TEXT_JSON_EACH (t, r->j, token) {
     if ((uint64_t)used == cap || !insitu__text_json_u64(r->j, t, &byte) || byte > 255) return -1;
     out[used++] = (unsigned char)byte;
   }
@@ -20560,7 +21182,7 @@ static insitu_status insitu__zarr_fill_wide(const struct insitu__zarr_reader *r,
   /* The value in native order, the element as it is stored, and scratch. No text of JSON decodes to
    * more bytes than it has. */
   uint64_t cap = insitu__base_max(span + 1, element);
-  unsigned char *fill = a->wide_fill = (unsigned char *)insitu__mem_alloc(2 * cap + element, 1);
+  unsigned char *fill = a->wide_fill = insitu__mem_alloc(2 * cap + element, 1);
   if (!fill) return insitu__zarr_nomem(r);
   int64_t n = insitu__zarr_fill_read_wide(r, token, fill, (char *)fill + cap + element, cap);
   if (n < 0)
@@ -20765,7 +21387,7 @@ static insitu_status insitu__zarr_read_codec(const struct insitu__zarr_reader *r
   insitu_error cause = {0};
   bool found;
   insitu_status status = insitu__chain_find_user(r->hooks, r->j, token, at, out, &found, &cause);
-  if (status == INSITU_OK && !found) status = insitu__chain_read(r->j, token, at, out, &cause);
+  if (!status && !found) status = insitu__chain_read(r->j, token, at, out, &cause);
   if (status < 0)
     return insitu__error_set(r->err, status, "array '%.300s': %.600s", r->path, cause.message);
   return INSITU_OK;
@@ -20802,7 +21424,7 @@ static insitu_status insitu__zarr_take_codec(const struct insitu__zarr_reader *r
 static insitu_status insitu__zarr_move_codecs(
     const struct insitu__zarr_reader *r, struct insitu__codec_chain *from) {
   insitu_status status = INSITU_OK;
-  while (status == INSITU_OK && from->n > 0)
+  while (!status && from->n > 0)
     status = insitu__zarr_append_codec(r, r->codecs, &from->codec[--from->n]);
   return status;
 }
@@ -20911,8 +21533,7 @@ static insitu_status insitu__zarr_v2_fit(const struct insitu__zarr_reader *r) {
     return insitu__error_set(r->err, INSITU_E_CODEC,
         "array '%.300s': codec '%s' gives elements of %u bytes, and %s%s has %u; leave this array "
         "out or convert it",
-        r->path, c->name, (unsigned)size, next ? "codec " : "the array", next ? next->name : "",
-        (unsigned)wants);
+        r->path, c->name, size, next ? "codec " : "the array", next ? next->name : "", wants);
   }
 
   return INSITU_OK;
@@ -20931,9 +21552,8 @@ static insitu_status insitu__zarr_v2_codecs(const struct insitu__zarr_reader *r)
   if (insitu__text_json_size(r->j, filters) > INSITU__MAX_CODECS)
     return insitu__zarr_bad(
         r, INSITU_E_UNSUPPORTED, "filters", filters, "more than INSITU__MAX_CODECS");
-  for (int t = insitu__text_json_first(r->j, filters); t >= 0; t = insitu__text_json_next(r->j, t))
-    filter[n++] = t;
-  while (status == INSITU_OK && n > 0) status = insitu__zarr_v2_codec(r, "filters", filter[--n]);
+  INSITU__TEXT_JSON_EACH (t, r->j, filters) filter[n++] = t;
+  while (!status && n > 0) status = insitu__zarr_v2_codec(r, "filters", filter[--n]);
   return status < 0 ? status : insitu__zarr_v2_fit(r);
 }
 
@@ -20982,7 +21602,7 @@ static bool insitu__zarr_may_ignore(const struct insitu__text_json *j, int token
 /* The first key that is not known and must be understood, -1: none. */
 static int insitu__zarr_unknown_key(
     const struct insitu__text_json *j, int node, const char *const *known, int n) {
-  for (int t = insitu__text_json_first(j, node); t >= 0; t = insitu__text_json_next(j, t)) {
+  INSITU__TEXT_JSON_EACH (t, j, node) {
     int i = 0;
     while (i < n && !insitu__text_json_equals(j, t, known[i])) i++;
     if (i == n && !insitu__zarr_may_ignore(j, insitu__text_json_value(j, t))) return t;
@@ -20995,7 +21615,7 @@ static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
   static const char *const known[] = {"zarr_format", "node_type", "shape", "data_type",
       "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "attributes", "dimension_names",
       "storage_transformers", "consolidated_metadata"};
-  int key = insitu__zarr_unknown_key(r->j, r->node, known, (int)(sizeof known / sizeof known[0]));
+  int key = insitu__zarr_unknown_key(r->j, r->node, known, INSITU__BASE_COUNT(known));
   if (key >= 0) {
     char name[128];
     if (insitu__text_json_string(r->j, key, name, sizeof name) < 0)
@@ -21045,7 +21665,7 @@ static bool insitu__zarr_v3_other(
     return insitu__text_number(name + 1, 8 * INSITU__MAX_ELEMENT, &size) && size % 8 == 0 &&
            insitu__zarr_set_kind(r->a, INSITU__ZARR_RAW, size / 8);
 
-  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+  for (size_t i = 0; i < INSITU__BASE_COUNT(known); i++) {
     int kind = known[i].kind;
     if (strcmp(name, known[i].name)) continue;
     if (insitu__zarr_is_wide(kind) && !insitu__text_json_u64(r->j, length, &size)) return false;
@@ -21096,7 +21716,7 @@ static insitu_status insitu__zarr_v3_chunk_keys(const struct insitu__zarr_reader
   if (!insitu__zarr_extension(r, encoding, name, sizeof name, &configuration))
     return insitu__zarr_damaged(
         r, "chunk_key_encoding", encoding, "an object with a name is needed");
-  bool is_default = strcmp(name, "default") == 0;
+  bool is_default = !strcmp(name, "default");
   if (!is_default && strcmp(name, "v2"))
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "chunk_key_encoding", encoding,
         "only 'default' and 'v2' are supported");
@@ -21137,9 +21757,9 @@ static insitu_status insitu__zarr_v3_untranspose(
   struct insitu__codec_layout *t = &c->behind;
   uint64_t shape[INSITU__MAX_DIMS];
   bool changes = false;
-  for (unsigned k = 0; c->ordered && k < t->ndim; k++) changes = changes || t->order[k] != k;
+  for (unsigned k = 0; c->ordered && k < t->ndim; k++) changes |= t->order[k] != k;
   if (!changes) return INSITU_OK;
-  codec.layout = (struct insitu__codec_layout *)insitu__mem_alloc(1, sizeof *codec.layout);
+  codec.layout = insitu__mem_alloc(1, sizeof *codec.layout);
   if (!codec.layout) return insitu__zarr_nomem(r);
   *codec.layout = *t;
   codec.layout->item = insitu__zarr_type_size(r, c);
@@ -21176,7 +21796,7 @@ static insitu_status insitu__zarr_v3_elements(
     }
   }
   if (ordered) c->ordered = codec.name;
-  c->flat = c->flat || numcodecs;
+  c->flat |= numcodecs;
   return insitu__zarr_append_codec(r, &c->early, &codec);
 }
 
@@ -21195,13 +21815,12 @@ static insitu_status insitu__zarr_v3_transpose(const struct insitu__zarr_reader 
   bool fortran = insitu__text_json_equals(r->j, order, "F");
   bool fits = fortran || insitu__text_json_is_array(r->j, order);
   for (; fortran && n < r->a->ndim; n++) permuted[n] = before[r->a->ndim - 1 - n];
-  for (int t = insitu__text_json_first(r->j, order); fits && t >= 0;
-       t = insitu__text_json_next(r->j, t), n++) {
-    fits = n < r->a->ndim && insitu__text_json_u64(r->j, t, &axis) && axis < r->a->ndim &&
+  INSITU__TEXT_JSON_EACH (t, r->j, order) {
+    fits = fits && n < r->a->ndim && insitu__text_json_u64(r->j, t, &axis) && axis < r->a->ndim &&
            !(seen >> axis & 1);
     if (!fits) break;
     seen |= UINT64_C(1) << axis;
-    permuted[n] = before[axis];
+    permuted[n++] = before[axis];
   }
   if (!fits || n != r->a->ndim)
     return insitu__zarr_damaged(
@@ -21260,8 +21879,7 @@ static insitu_status insitu__zarr_v3_shard_index(const struct insitu__zarr_reade
         r, "codecs", codec, "the shard's index_location must be \"start\" or \"end\"");
   if (!insitu__text_json_is_array(r->j, codecs))
     return insitu__zarr_damaged(r, "codecs", codec, "a shard needs a list of index_codecs");
-  for (int t = insitu__text_json_first(r->j, codecs); t >= 0;
-       t = insitu__text_json_next(r->j, t), number++) {
+  INSITU__TEXT_JSON_EACH (t, r->j, codecs) {
     char name[64];
     int inner;
     if (!insitu__zarr_extension(r, t, name, sizeof name, &inner))
@@ -21274,7 +21892,7 @@ static insitu_status insitu__zarr_v3_shard_index(const struct insitu__zarr_reade
     if (!bytes && (number != 1 || strcmp(name, "crc32c")))
       return insitu__zarr_codec_refused(
           r, name, "is not supported in a shard's index_codecs (bytes, then crc32c are)");
-    shard->index_crc = number == 1;
+    shard->index_crc = number++ == 1;
   }
   if (number) return INSITU_OK;
   return insitu__zarr_damaged(r, "codecs", codec, "the shard's index_codecs lack 'bytes'");
@@ -21293,8 +21911,7 @@ static insitu_status insitu__zarr_v3_shard(
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "codecs", codec,
         "more shards inside shards than INSITU__MAX_SHARD_LEVELS");
   if (!a->shards) {
-    a->shards = (struct insitu__codec_shard *)insitu__mem_alloc(
-        INSITU__MAX_SHARD_LEVELS, sizeof *a->shards);
+    a->shards = insitu__mem_alloc(INSITU__MAX_SHARD_LEVELS, sizeof *a->shards);
     if (!a->shards) return insitu__zarr_nomem(r);
   }
 
@@ -21341,7 +21958,7 @@ static insitu_status insitu__zarr_v3_codec(
   int configuration;
   if (!insitu__zarr_extension(r, codec, name, sizeof name, &configuration))
     return insitu__zarr_damaged(r, "codecs", codec, "each needs a name");
-  bool shard = strcmp(name, "sharding_indexed") == 0, transpose = strcmp(name, "transpose") == 0;
+  bool shard = !strcmp(name, "sharding_indexed"), transpose = !strcmp(name, "transpose");
   bool bytes = insitu__zarr_v3_is_bytes(name);
   bool strings =
       r->a->kind == INSITU__ZARR_STRING && !c->is_bytes && insitu__zarr_string_codec(r, name);
@@ -21375,14 +21992,14 @@ static insitu_status insitu__zarr_v3_codec_list(
   if (!insitu__text_json_is_array(r->j, codecs))
     return insitu__zarr_damaged(r, "codecs", codecs, "a list is needed");
   for (unsigned i = 0; i < r->a->ndim; i++) r->order[i] = i;
-  for (int t = insitu__text_json_first(r->j, codecs); t >= 0 && status == INSITU_OK;
-       t = insitu__text_json_next(r->j, t))
-    status = insitu__zarr_v3_codec(r, t, c);
-  if (status == INSITU_OK && !c->is_bytes)
+  INSITU__TEXT_JSON_EACH (t, r->j, codecs) {
+    if (!status) status = insitu__zarr_v3_codec(r, t, c);
+  }
+  if (!status && !c->is_bytes)
     return insitu__zarr_damaged(
         r, "codecs", codecs, "none of them makes bytes of the array ('bytes')");
-  if (status == INSITU_OK) status = insitu__zarr_move_codecs(r, &c->late);
-  if (status == INSITU_OK && c->shard < 0) status = insitu__zarr_move_codecs(r, &c->early);
+  if (!status) status = insitu__zarr_move_codecs(r, &c->late);
+  if (!status && c->shard < 0) status = insitu__zarr_move_codecs(r, &c->early);
   return status;
 }
 
@@ -21408,15 +22025,14 @@ static insitu_status insitu__zarr_v3_codecs(const struct insitu__zarr_reader *r)
     c.shard = -1;
     c.is_bytes = false;
     status = insitu__zarr_v3_codec_list(&at, list, &c);
-    if (status == INSITU_OK && c.shard >= 0)
-      status = insitu__zarr_v3_shard(&at, c.shard, c.configuration);
+    if (!status && c.shard >= 0) status = insitu__zarr_v3_shard(&at, c.shard, c.configuration);
     list = insitu__text_json_get(r->j, c.configuration, "codecs");
-  } while (status == INSITU_OK && c.shard >= 0);
+  } while (!status && c.shard >= 0);
   insitu__zarr_chain_free(&c.early); /* what an error has left */
   insitu__zarr_chain_free(&c.late);
 
   /* A shard's bound follows from that of the shards inside. */
-  for (unsigned i = a->n_shards; status == INSITU_OK && i-- > 0;)
+  for (unsigned i = a->n_shards; !status && i-- > 0;)
     a->shards[i].bound = insitu__zarr_shard_bound(&a->shards[i]);
   return status;
 }
@@ -21476,7 +22092,7 @@ static insitu_status insitu__zarr_read(struct insitu__zarr_array *a, const char 
   insitu_status status = INSITU_OK;
   memset(a, 0, sizeof *a);
   a->format = format;
-  for (insitu__zarr_step *const *step = format == 2 ? v2 : v3; *step && status == INSITU_OK; step++)
+  for (insitu__zarr_step *const *step = format == 2 ? v2 : v3; *step && !status; step++)
     status = (*step)(&r);
   if (status < 0) insitu__zarr_array_free(a);
   return status;
@@ -21525,7 +22141,7 @@ static insitu_status insitu__zarr_json2(const uint8_t *bytes, uint64_t n, uint64
       up[INSITU__MAX_JSON_DEPTH], depth = 0;
   bool fits = true;
   uint64_t found = 0, span = 0;
-  char *text = (char *)insitu__mem_alloc(n + 1, 1);
+  char *text = insitu__mem_alloc(n + 1, 1);
   if (!text)
     status = insitu__error_set(
         err, INSITU_E_NOMEM, "json2: no memory for strings; give the process more memory");
@@ -21559,6 +22175,17 @@ static insitu_status insitu__zarr_json2(const uint8_t *bytes, uint64_t n, uint64
   insitu__mem_free(text);
   insitu__text_json_free(&j);
   return status;
+}
+
+/* Parses the attributes of an array, which the caller frees in any case. Without attributes there
+ * is nothing in *j. */
+static insitu_status insitu__zarr_attributes(
+    const struct insitu__zarr_array *a, struct insitu__text_json *j, insitu_error *err) {
+  char what[320];
+  memset(j, 0, sizeof *j);
+  if (!a->attributes) return INSITU_OK;
+  snprintf(what, sizeof what, "array '%.280s', attributes", a->path);
+  return insitu__text_json_parse(j, a->attributes, strlen(a->attributes), what, err);
 }
 
 /* -- chunk keys -- */
@@ -21773,9 +22400,9 @@ struct insitu__group_foreign {
 static void insitu__group_foreign_entry(void *to, const char *name, bool is_directory) {
   static const char *const tiledb[] = {
       "__schema", "__fragments", "__group", "__tiledb_group.tdb", "__array_schema.tdb"};
-  struct insitu__group_foreign *o = (struct insitu__group_foreign *)to;
-  for (size_t i = 0; i < sizeof tiledb / sizeof *tiledb; i++)
-    if (strcmp(name, tiledb[i]) == 0) o->directory = INSITU__STORE_TILEDB;
+  struct insitu__group_foreign *o = to;
+  for (size_t i = 0; i < INSITU__BASE_COUNT(tiledb); i++)
+    if (!strcmp(name, tiledb[i])) o->directory = INSITU__STORE_TILEDB;
   int format = is_directory || o->file >= 0 ? -1 : insitu__store_format_named(name, strlen(name));
   if (format < 0 || format == INSITU__STORE_KERCHUNK) return; /* any .json may lie there */
   o->file = format;
@@ -21794,12 +22421,12 @@ static bool insitu__group_foreign_await(struct insitu__group *g, insitu_error *e
       {"refs/branch.main/ref.json", "\"snapshot\"", INSITU__STORE_ICECHUNK},
       {"repo", "ICE\xf0\x9f\xa7\x8a", INSITU__STORE_ICECHUNK}};
   insitu_error unread = {0};
-  for (size_t i = 0; i < sizeof marker / sizeof *marker; i++) {
+  for (size_t i = 0; i < INSITU__BASE_COUNT(marker); i++) {
     char head[1024];
     uint64_t n;
     struct iovec iov = {head, sizeof head};
     if (insitu__store_fetch_await(g->store, marker[i].key, 0, &iov, 1, NULL, &n, &unread)) continue;
-    if (!memmem(head, (size_t)n, marker[i].holds, strlen(marker[i].holds))) continue;
+    if (!memmem(head, n, marker[i].holds, strlen(marker[i].holds))) continue;
     insitu__group_refuse_foreign(g, "it is ", marker[i].format, err);
     return true;
   }
@@ -21906,26 +22533,16 @@ struct insitu__group_walk {
   bool no_memory;
 };
 
-static void insitu__group_walk_free(struct insitu__group_walk *w) {
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(w->directory); i++) insitu__mem_free(w->directory[i]);
-  INSITU__ARRAY_FREE(w->directory);
-}
-
 /* Takes a name from the store's listing. */
 static void insitu__group_walk_add(void *to, const char *name, bool is_directory) {
-  struct insitu__group_walk *w = (struct insitu__group_walk *)to;
-  uint64_t n = strlen(w->parent), more = strlen(name);
-
-  /* 16 bytes are room for "/.zmetadata". */
-  if (!is_directory || name[0] == '.' || w->no_memory || n + more + 16 >= INSITU__MAX_KEY) return;
+  struct insitu__group_walk *w = to;
+  char path[INSITU__MAX_KEY - 16]; /* "/.zmetadata" has room behind it */
+  if (!is_directory || name[0] == '.' || w->no_memory) return;
+  if (!insitu__group_join(path, sizeof path, w->parent, name)) return;
 
   /* One directory more than is visited tells that there are too many. */
   if (INSITU__ARRAY_LEN(w->directory) > INSITU__MAX_NODES) return;
-  char *path = (char *)insitu__mem_alloc(n + more + 2, 1);
-  if (path) insitu__group_join(path, (size_t)(n + more + 2), w->parent, name);
-  if (path && INSITU__ARRAY_PUSH(w->directory, path)) return;
-  insitu__mem_free(path);
-  w->no_memory = true;
+  w->no_memory = !insitu__array_push_text(&w->directory, path);
 }
 
 enum {
@@ -21959,13 +22576,13 @@ static insitu_status insitu__group_probe_await(
 
   if (format == 3) return INSITU_OK;
   insitu_status status = insitu__group_exists_await(store, path, ".zarray", err);
-  if (status == INSITU_OK) *kind = INSITU__GROUP_V2_ARRAY;
+  if (!status) *kind = INSITU__GROUP_V2_ARRAY;
 
   /* what some stores say of an object that is not there, to those who may not list */
   bool hidden = status == INSITU_E_AUTH;
   if (status != INSITU_E_NOTFOUND && !hidden) return status;
   status = insitu__group_exists_await(store, path, ".zgroup", &refused);
-  if (status == INSITU_OK) {
+  if (!status) {
     *kind = INSITU__GROUP_V2_GROUP;
     if (hidden && err) insitu__error_clear(err);
     return INSITU_OK;
@@ -21986,7 +22603,7 @@ static insitu_status insitu__group_walk_await(struct insitu__store *store, int f
   insitu_status status = insitu__store_list_await(store, "", insitu__group_walk_add, &w, err);
   uint64_t at = 0;
   *found = INSITU__GROUP_NOTHING;
-  for (; status == INSITU_OK && at < limit && at < INSITU__ARRAY_LEN(w.directory); at++) {
+  for (; !status && at < limit && at < INSITU__ARRAY_LEN(w.directory); at++) {
     int kind;
     w.parent = w.directory[at]; /* the text stays where it is when the array grows */
     status = insitu__group_probe_await(store, w.parent, format, &kind, err);
@@ -22004,14 +22621,14 @@ static insitu_status insitu__group_walk_await(struct insitu__store *store, int f
     }
   }
 
-  if (status == INSITU_OK && w.no_memory)
+  if (!status && w.no_memory)
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "store '%.500s': no memory to list its arrays; give the process more memory", store->url);
-  if (status == INSITU_OK && format && at < INSITU__ARRAY_LEN(w.directory))
+  if (!status && format && at < INSITU__ARRAY_LEN(w.directory))
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s': more than %" PRIu64 " directories; consolidate the metadata", store->url,
         limit);
-  insitu__group_walk_free(&w);
+  INSITU__ARRAY_FREE_EACH(w.directory);
   return status;
 }
 
@@ -22022,7 +22639,7 @@ static insitu_status insitu__group_find_root_await(struct insitu__group *g, insi
   static const char *const names[] = {"zarr.json", ".zmetadata", ".zgroup", ".zarray"};
   char *text;
   uint64_t n;
-  insitu__store_prefetch_await(g->store, names, sizeof names / sizeof *names, INSITU__MAX_META);
+  insitu__store_prefetch_await(g->store, names, INSITU__BASE_COUNT(names), INSITU__MAX_META);
   insitu_error refused = {0};
   insitu_status status = INSITU_E_NOTFOUND;
   for (int i = 0; i < 2 && insitu__group_hidden(status); i++) {
@@ -22037,7 +22654,7 @@ static insitu_status insitu__group_find_root_await(struct insitu__group *g, insi
   if (insitu__group_hidden(status)) {
     status = insitu__group_probe_await(g->store, "", 2, &kind, &refused);
     g->is_array = kind == INSITU__GROUP_V2_ARRAY;
-    if (status == INSITU_OK && kind == INSITU__GROUP_NOTHING)
+    if (!status && kind == INSITU__GROUP_NOTHING)
       status = insitu__group_walk_await(
           g->store, 0, INSITU__MAX_ROOT_SEARCH, &kind, NULL, NULL, &refused);
   }
@@ -22072,7 +22689,7 @@ static insitu_status insitu__group_open_await(
   g->store = store;
   g->nodes = -1;
   insitu_status status = insitu__store_index_await(store, err);
-  if (status == INSITU_OK) status = insitu__group_find_root_await(g, err);
+  if (!status) status = insitu__group_find_root_await(g, err);
   if (status < 0) insitu__group_free(g);
   return status;
 }
@@ -22090,7 +22707,7 @@ static insitu_status insitu__group_names_await(struct insitu__group *g,
   if (g->nodes < 0)
     return insitu__group_walk_await(g->store, g->format, INSITU__MAX_NODES, &found, emit, to, err);
   const struct insitu__text_json *j = &g->root.j;
-  for (int t = insitu__text_json_first(j, g->nodes); t >= 0; t = insitu__text_json_next(j, t)) {
+  INSITU__TEXT_JSON_EACH (t, j, g->nodes) {
     char path[INSITU__MAX_KEY];
     int64_t n = insitu__text_json_string(j, t, path, sizeof path);
     if (g->format == 2) {
@@ -22106,10 +22723,8 @@ static insitu_status insitu__group_names_await(struct insitu__group *g,
 /* Gathers names for a message in an array, whose pointer is at `to`. Without memory the message
  * names fewer. */
 static void insitu__group_names_add(void *to, const char *path) {
-  char ***names = (char ***)to;
-  if (INSITU__ARRAY_LEN(*names) >= INSITU__MAX_NODES) return;
-  char *copy = insitu__mem_text(path, strlen(path));
-  if (copy && !INSITU__ARRAY_PUSH(*names, copy)) insitu__mem_free(copy);
+  char ***names = to;
+  if (INSITU__ARRAY_LEN(*names) < INSITU__MAX_NODES) insitu__array_push_text(names, path);
 }
 
 /* The array whose path has the same last part, else the one with the nearest path, else -1. */
@@ -22118,7 +22733,7 @@ static int insitu__group_nearest(const char *path, char **name, int n) {
   last = last ? last + 1 : path;
   for (int i = 0; i < n && last[0]; i++) {
     const char *other = strrchr(name[i], '/');
-    if (strcmp(other ? other + 1 : name[i], last) == 0) return i;
+    if (!strcmp(other ? other + 1 : name[i], last)) return i;
   }
   return insitu__text_nearest(path, (const char *const *)name, n);
 }
@@ -22148,8 +22763,7 @@ static insitu_status insitu__group_not_found_await(
 
   insitu__error_set(err, INSITU_E_NOTFOUND, "store '%.120s': no array '%.100s'; %s", g->store->url,
       path, text.text ? text.text : "check the name");
-  for (int i = 0; i < n; i++) insitu__mem_free(names[i]);
-  INSITU__ARRAY_FREE(names);
+  INSITU__ARRAY_FREE_EACH(names);
   insitu__text_buffer_free(&text);
   return INSITU_E_NOTFOUND;
 }
@@ -22191,9 +22805,8 @@ static insitu_status insitu__group_array_own_await(
   bool v3 = g->format == 3;
   const char *name = v3 ? "zarr.json" : ".zarray";
   insitu_status status = insitu__group_document_await(g->store, "array ", path, name, &array, err);
-  if (status == INSITU_OK && v3 && insitu__zarr_is_node(&array.j, 0, "group"))
-    status = INSITU_E_NOTFOUND;
-  if (status == INSITU_OK && !v3) {
+  if (!status && v3 && insitu__zarr_is_node(&array.j, 0, "group")) status = INSITU_E_NOTFOUND;
+  if (!status && !v3) {
     insitu_error refused = {0};
     status = insitu__group_document_await(g->store, "array ", path, ".zattrs", &zattrs, &refused);
     /* Attributes that may not be read count as absent: the array itself can be read. */
@@ -22203,7 +22816,7 @@ static insitu_status insitu__group_array_own_await(
 
   const struct insitu__text_json *attributes = v3 ? &array.j : &zattrs.j;
   int node = v3 ? insitu__text_json_get(attributes, 0, "attributes") : 0;
-  if (status == INSITU_OK)
+  if (!status)
     status = insitu__zarr_read(a, path, g->format, &array.j, 0, attributes, node, g->hooks, err);
   insitu__group_document_free(&array);
   insitu__group_document_free(&zattrs);
@@ -22270,11 +22883,10 @@ static bool insitu__group_ome_has(const struct insitu__text_json *j, int image, 
   char name[1024], normal[sizeof name];
   int datasets = insitu__text_json_get(j, image, "datasets");
   if (!insitu__text_json_is_array(j, datasets)) return false;
-  for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, t)) {
+  INSITU__TEXT_JSON_EACH (t, j, datasets) {
     if (insitu__text_json_string(j, insitu__text_json_get(j, t, "path"), name, sizeof name) <= 0)
       continue;
-    if (insitu__group_normalise(name, normal, sizeof normal) && strcmp(normal, path) == 0)
-      return true;
+    if (insitu__group_normalise(name, normal, sizeof normal) && !strcmp(normal, path)) return true;
   }
   return false;
 }
@@ -22298,11 +22910,12 @@ static bool insitu__group_ome_axes(
   if (!insitu__text_json_is_array(j, axes) || insitu__text_json_size(j, axes) != (int)a->axes)
     return true;
   unsigned d = 0;
-  for (int t = insitu__text_json_first(j, axes); t >= 0; t = insitu__text_json_next(j, t), d++) {
+  INSITU__TEXT_JSON_EACH (t, j, axes) {
     /* In version 0.3 an axis is a string, from 0.4 on an object. */
     int word = insitu__text_json_is_object(j, t) ? insitu__text_json_get(j, t, "name") : t;
     int64_t n = insitu__text_json_string(j, word, name, sizeof name);
     if (n > 0 && !(a->dim[d] = insitu__mem_text(name, (uint64_t)n))) return false;
+    d++;
   }
 
   return true;
@@ -22311,7 +22924,7 @@ static bool insitu__group_ome_axes(
 /* Puts a remembered group in front of the first n; NULL where there is none. */
 static struct insitu__group_above *insitu__group_above_first(
     struct insitu__group *g, uint64_t n, struct insitu__group_above *above) {
-  memmove(g->above + 1, g->above, (size_t)n * sizeof *g->above);
+  memmove(g->above + 1, g->above, n * sizeof *g->above);
   return g->above[0] = above;
 }
 
@@ -22337,15 +22950,14 @@ static insitu_status insitu__group_above_await(struct insitu__group *g, const ch
     return status;
   }
 
-  struct insitu__group_above *above =
-      (struct insitu__group_above *)insitu__mem_alloc(1, sizeof *above + (size_t)length);
+  struct insitu__group_above *above = insitu__mem_alloc(1, sizeof *above + length);
   if (!above) {
     insitu__mem_free(text);
     return insitu__group_names_nomem("group", path, err);
   }
 
   struct insitu__group_document *d = &above->attributes;
-  memcpy(above->path, path, (size_t)length);
+  memcpy(above->path, path, length);
   d->text = text;
   status = text ? insitu__text_json_parse(&d->j, text, strlen(text), path, err) : INSITU_OK;
   if (status < 0) {
@@ -22379,8 +22991,7 @@ static insitu_status insitu__group_ome_await(
     insitu_status status = insitu__group_above_await(g, group, &above, err);
     if (status < 0) return status;
     const struct insitu__text_json *j = &above->attributes.j;
-    for (int t = above->images < 0 ? -1 : insitu__text_json_first(j, above->images); t >= 0;
-         t = insitu__text_json_next(j, t)) {
+    INSITU__TEXT_JSON_EACH (t, j, above->images) {
       if (!insitu__group_ome_has(j, t, a->path + strlen(group) + (group[0] != 0))) continue;
       if (insitu__group_ome_axes(j, t, a)) return INSITU_OK;
       return insitu__group_names_nomem("array", a->path, err);
@@ -22417,25 +23028,18 @@ static insitu_status insitu__group_array_find_await(struct insitu__group *g, con
 }
 
 /* Opens an array and names its axes. a is zeroed on error. */
-static insitu_status insitu__group_array_open_await(struct insitu__group *g, const char *given,
+static insitu_status insitu__group_array_await(struct insitu__group *g, const char *given,
     bool expected, struct insitu__zarr_array *a, insitu_error *err) {
   insitu_status status = insitu__group_array_find_await(g, given, expected, a, err);
-  if (status == INSITU_OK) status = insitu__group_ome_await(g, a, err);
+  if (!status) status = insitu__group_ome_await(g, a, err);
   if (status < 0) insitu__zarr_array_free(a);
   return status;
-}
-
-static insitu_status insitu__group_array_await(
-    struct insitu__group *g, const char *given, struct insitu__zarr_array *a, insitu_error *err) {
-  return insitu__group_array_open_await(g, given, true, a, err);
 }
 
 /* Appends "path/name" to keys; without memory it is not prefetched. */
 static void insitu__group_prefetch_key(char ***keys, const char *path, const char *name) {
   char key[INSITU__MAX_KEY];
-  char *copy =
-      insitu__group_join(key, sizeof key, path, name) ? insitu__mem_text(key, strlen(key)) : NULL;
-  if (copy && !INSITU__ARRAY_PUSH(*keys, copy)) insitu__mem_free(copy);
+  if (insitu__group_join(key, sizeof key, path, name)) insitu__array_push_text(keys, key);
 }
 
 /* Appends the metadata objects of an array, or the one of a group that has attributes. */
@@ -22477,8 +23081,7 @@ static void insitu__group_prefetch_await(
 
   uint64_t n = INSITU__ARRAY_LEN(keys);
   insitu__store_prefetch_await(g->store, (const char *const *)keys, n, INSITU__MAX_META);
-  for (uint64_t i = 0; i < n; i++) insitu__mem_free(keys[i]);
-  INSITU__ARRAY_FREE(keys);
+  INSITU__ARRAY_FREE_EACH(keys);
 }
 
 /* >>source ------------------------------------------------------------------------------------- */
@@ -22550,7 +23153,7 @@ static insitu_status insitu__source_open_store(struct insitu__store *s,
 
   /* for messages: what is taken out of the url leaves a few characters */
   uint64_t room = strlen(desc->url) + 16;
-  s->url = (char *)insitu__mem_alloc(room, 1);
+  s->url = insitu__mem_alloc(room, 1);
   if (!s->url)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "store '%.800s': no memory to open it; give the process more memory", shown);
@@ -22600,19 +23203,11 @@ static insitu_status insitu__source_open_await(struct insitu__source *x,
   return status ? status : insitu__group_open_await(&x->group, &x->store, err);
 }
 
-/* Opens an array of the archive. a is zeroed on error. */
-static insitu_status insitu__source_array_await(
-    struct insitu__source *x, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
-  insitu_status status = insitu__group_array_await(&x->group, path, a, err);
-  if (!status) a->source = x;
-  return status;
-}
-
-/* The same of an array that need not be there: INSITU_E_NOTFOUND sets no error, and no listing is
- * asked for. */
-static insitu_status insitu__source_array_try_await(
-    struct insitu__source *x, const char *path, struct insitu__zarr_array *a, insitu_error *err) {
-  insitu_status status = insitu__group_array_open_await(&x->group, path, false, a, err);
+/* Opens an array of the archive. a is zeroed on error. expected: false of an array that need not be
+ * there: INSITU_E_NOTFOUND then sets no error, and no listing is asked for. */
+static insitu_status insitu__source_array_await(struct insitu__source *x, const char *path,
+    bool expected, struct insitu__zarr_array *a, insitu_error *err) {
+  insitu_status status = insitu__group_array_await(&x->group, path, expected, a, err);
   if (!status) a->source = x;
   return status;
 }
@@ -22748,9 +23343,8 @@ static insitu_status insitu__cf_unsigned(const struct insitu__cf_reader *r) {
 /* Reads the attributes of an array. */
 static insitu_status insitu__cf_init(
     struct insitu__cf *cf, const struct insitu__zarr_array *z, insitu_error *err) {
-  struct insitu__text_json j = {0};
+  struct insitu__text_json j;
   struct insitu__cf_reader r = {&j, z, cf, err};
-  char what[320];
   memset(cf, 0, sizeof *cf);
   cf->dtype = z->dtype;
   cf->scale = 1;
@@ -22759,10 +23353,7 @@ static insitu_status insitu__cf_init(
     return insitu__error_set(err, INSITU_E_DTYPE,
         "array '%.300s': CF conventions do not say how to decode %s; leave decode = INSITU_CF out",
         z->path, insitu__dtype_name(z->dtype));
-  snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
-  insitu_status status =
-      z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err)
-                    : INSITU_OK;
+  insitu_status status = insitu__zarr_attributes(z, &j, err);
   if (!status) status = insitu__cf_unsigned(&r);
   if (!status) status = insitu__cf_number(&r, "scale_factor", &cf->scale);
   if (!status) status = insitu__cf_number(&r, "add_offset", &cf->offset);
@@ -22773,6 +23364,12 @@ static insitu_status insitu__cf_init(
   if (!status) status = insitu__cf_missing(&r, "missing_value", INSITU__CF_MISSING - 1);
   insitu__text_json_free(&j);
   return status;
+}
+
+/* Whether attributes say that values are packed. */
+static bool insitu__cf_is_packed(const struct insitu__text_json *attributes) {
+  return insitu__text_json_get(attributes, 0, "scale_factor") >= 0 ||
+         insitu__text_json_get(attributes, 0, "add_offset") >= 0;
 }
 
 /* >>select ------------------------------------------------------------------------------------- */
@@ -22968,8 +23565,8 @@ static bool insitu__select_integer(const char *p, const char *end, int64_t *valu
 static insitu_status insitu__select_value_term(
     struct insitu__select_term *term, insitu_error *err) {
   const char *p = term->text, *end = p + term->n;
-  const char *dots = (const char *)memmem(p, (size_t)term->n, "..", 2);
-  const char *tilde = (const char *)memchr(p, '~', (size_t)term->n);
+  const char *dots = memmem(p, (size_t)term->n, "..", 2);
+  const char *tilde = memchr(p, '~', (size_t)term->n);
 
   term->kind = dots ? INSITU__SELECT_RANGE : INSITU__SELECT_VALUE;
   if (dots && tilde) return insitu__select_bad_term(term, "a range has no tolerance", err);
@@ -22990,7 +23587,7 @@ static insitu_status insitu__select_value_term(
 static insitu_status insitu__select_index_term(
     struct insitu__select_term *term, insitu_error *err) {
   const char *p = term->text, *end = p + term->n;
-  const char *colon = (const char *)memchr(p, ':', (size_t)term->n);
+  const char *colon = memchr(p, ':', (size_t)term->n);
 
   term->step = 1;
   term->kind = colon ? INSITU__SELECT_INDEXES : INSITU__SELECT_INDEX;
@@ -22999,7 +23596,7 @@ static insitu_status insitu__select_index_term(
     return insitu__select_bad_term(term, "it is no index", err);
   }
 
-  const char *second = (const char *)memchr(colon + 1, ':', (size_t)(end - colon - 1));
+  const char *second = memchr(colon + 1, ':', (size_t)(end - colon - 1));
   const char *stop_end = second ? second : end;
   term->has_start = insitu__select_integer(p, colon, &term->start);
   term->has_stop = insitu__select_integer(colon + 1, stop_end, &term->stop);
@@ -23095,8 +23692,9 @@ static insitu_status insitu__select_indexes(
     if (start >= 0 && start < length)
       return insitu__select_add(axis, (struct insitu__select_run){start, 1, 1}, err);
     return insitu__error_set(err, INSITU_E_SHAPE,
-        "select: there is no index %.*s on an axis of %" PRId64 "; correct it", term->n, term->text,
-        length);
+        "select: there is no index %.*s on an axis of %" PRId64 "; indexes are 0 to %" PRId64
+        ", and -%" PRId64 " to -1 from its end",
+        term->n, term->text, length, length - 1, length);
   }
 
   if (stop < 0) stop += length;
@@ -23106,8 +23704,9 @@ static insitu_status insitu__select_indexes(
   bool some = step > 0 ? start < stop : start > stop;
   if (!inside || !some || (stop < 0 && term->has_stop))
     return insitu__error_set(err, INSITU_E_SHAPE,
-        "select: [%.*s] is empty or leaves an axis of %" PRId64 "; correct it", term->n, term->text,
-        length);
+        "select: [%.*s] is empty or leaves an axis of %" PRId64 "; indexes are 0 to %" PRId64
+        ", and -%" PRId64 " to -1 from its end",
+        term->n, term->text, length, length - 1, length);
   uint64_t span = (uint64_t)(step > 0 ? stop - start : start - stop);
   uint64_t stride = (uint64_t)(step > 0 ? step : -step);
   uint64_t n = insitu__base_ceil_div(span, stride);
@@ -23297,17 +23896,11 @@ static insitu_status insitu__select_take(struct insitu__select_axis *axis,
  *
  * State: none. Pure; any thread; nothing suspends. */
 
-enum insitu__map_kind {
-  INSITU__MAP_SIGNED,   /* int64_t */
-  INSITU__MAP_UNSIGNED, /* uint64_t */
-  INSITU__MAP_REAL      /* double */
-};
-
-/* A coordinate: n values of 8 bytes. */
+/* A coordinate: n values. */
 struct insitu__map_values {
   const void *at;
   uint64_t n;
-  enum insitu__map_kind kind;
+  int32_t dtype; /* INSITU_I64, INSITU_U64 or INSITU_F64 */
 };
 
 /* A number of any kind, in parts that compare one after the other. */
@@ -23326,9 +23919,9 @@ static struct insitu__map_number insitu__map_number(
   memcpy(&number.whole, from, sizeof number.whole);
   memcpy(&negative, from, sizeof negative);
   memcpy(&x, from, sizeof x);
-  if (values->kind == INSITU__MAP_UNSIGNED) return number;
+  if (values->dtype == INSITU_U64) return number;
 
-  bool real = values->kind == INSITU__MAP_REAL;
+  bool real = values->dtype == INSITU_F64;
   if (real && !(x >= -0x1p63 && x < 0x1p64)) /* or NaN */
     return (struct insitu__map_number){.range = x < 0 ? -2 : 2, .rest = x};
   if (real && x >= 0) {
@@ -23381,6 +23974,8 @@ static uint64_t insitu__map_differ(
 #define INSITU__MAP_PIECES (UINT64_C(1) << 20)
 /* Anchors at most that have a partner while their neighbours have none: each is a unit. */
 #define INSITU__MAP_SINGLES (UINT64_C(1) << 24)
+/* Anchors that the indexes of a chunk last at most. */
+#define INSITU__MAP_ROWS (UINT64_C(1) << 32)
 
 /* Anchors from lo on, up to the next piece. Anchor lo has the partner `first`, and each den-th
  * anchor behind has one that is num further. den 0: none has a partner. */
@@ -23399,6 +23994,9 @@ struct insitu__map {
   int64_t fan;     /* anchors that share a partner, at most: 1, but of INSITU_BY_INDEX_FLOOR den */
   uint64_t shared; /* anchors with a partner */
   uint64_t singles;
+  /* num indexes last den anchors: by the rate, or as the first three partners of a piece lie; 0 and
+   * 0: no piece has three. What is appended to the arrays later never changes them. */
+  int64_t num, den;
 };
 
 static void insitu__map_free(struct insitu__map *m) {
@@ -23408,15 +24006,9 @@ static void insitu__map_free(struct insitu__map *m) {
 
 /* The piece that holds an anchor. */
 static inline uint64_t insitu__map_find(const struct insitu__map *m, int64_t anchor) {
-  uint64_t i = 0, end = INSITU__ARRAY_LEN(m->pieces);
-
-  while (end - i > 1) {
-    uint64_t mid = i + (end - i) / 2;
-    if (m->pieces[mid].lo <= anchor) i = mid;
-    else end = mid;
-  }
-
-  return i;
+  uint64_t behind;
+  INSITU__BASE_BISECT(behind, 1, INSITU__ARRAY_LEN(m->pieces), m->pieces[mid].lo <= anchor);
+  return behind - 1;
 }
 
 /* One past the last anchor of a piece. */
@@ -23443,16 +24035,11 @@ static int64_t insitu__map_place(const struct insitu__map *m, int64_t anchor) {
 /* An anchor before which all partners lie below index x, and from which on none does. It may have
  * no partner itself, and m->anchors is behind all. */
 static int64_t insitu__map_anchor(const struct insitu__map *m, int64_t x) {
-  uint64_t i = 0, end = INSITU__ARRAY_LEN(m->pieces);
-  if (end == 0 || m->pieces[0].first >= x) return 0;
+  uint64_t i;
+  INSITU__BASE_BISECT(i, 0, INSITU__ARRAY_LEN(m->pieces), m->pieces[mid].first < x);
+  if (!i) return 0;
 
-  while (end - i > 1) { /* the last piece that begins below x */
-    uint64_t mid = i + (end - i) / 2;
-    if (m->pieces[mid].first < x) i = mid;
-    else end = mid;
-  }
-
-  const struct insitu__map_piece *p = &m->pieces[i];
+  const struct insitu__map_piece *p = &m->pieces[--i]; /* the last piece that begins below x */
   int64_t behind = insitu__map_end(m, i), length = behind - p->lo;
   if (!p->num) return behind;
   int64_t k = (x - p->first - 1) / p->num + 1, den = p->den ? p->den : 1;
@@ -23466,22 +24053,13 @@ static bool insitu__map_is_identity(const struct insitu__map *m, uint64_t indexe
   return INSITU__ARRAY_LEN(p) == 1 && p->den == 1 && p->num == 1 && p->first == 0;
 }
 
-/* The anchors that `rows` indexes last, by the piece with most anchors, at least 1. */
+/* The anchors that `rows` indexes last, at least 1; where that is not known, as many. */
 static uint64_t insitu__map_rows(const struct insitu__map *m, uint64_t rows) {
-  const struct insitu__map_piece *most = NULL;
-  int64_t length = 0;
+  uint64_t n = rows;
 
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(m->pieces); i++) {
-    const struct insitu__map_piece *p = &m->pieces[i];
-    if (!p->den || !p->num || insitu__map_end(m, i) - p->lo <= length) continue;
-    length = insitu__map_end(m, i) - p->lo;
-    most = p;
-  }
-
-  uint64_t n = 1;
-  if (most && insitu__base_mul(rows, (uint64_t)most->den, &n)) n /= (uint64_t)most->num;
-  else if (most) n = (uint64_t)m->anchors;
-  return insitu__base_max(1, insitu__base_min(n, (uint64_t)m->anchors));
+  if (m->den && !insitu__base_mul(rows, (uint64_t)m->den, &n)) n = UINT64_MAX;
+  if (m->den) n /= (uint64_t)m->num;
+  return insitu__base_max(1, insitu__base_min(n, INSITU__MAP_ROWS));
 }
 
 /* Chunks of `rows` indexes at most that partners of `group` neighbouring anchors of a piece lie in.
@@ -23533,6 +24111,15 @@ static bool insitu__map_run(
   }
 
   return false;
+}
+
+/* Moves *at on to an anchor that has a partner. False: there is none before `end`. */
+static bool insitu__map_next(const struct insitu__map *m, int64_t *at, int64_t end) {
+  int64_t first, behind;
+
+  if (*at >= end || !insitu__map_run(m, *at, &first, &behind) || first >= end) return false;
+  *at = first;
+  return true;
 }
 
 /* ---- maps are made ---- */
@@ -23612,6 +24199,10 @@ static insitu_status insitu__map_put(
   }
   b->n += shares || !b->shares;
   if (!shares) return status;
+  if (b->n == 3 && !b->map->den) {
+    b->map->num = b->now.num;
+    b->map->den = b->now.den;
+  }
   b->last = anchor;
   b->index = place;
   return status;
@@ -23660,8 +24251,11 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
   uint64_t end = insitu__base_ceil_div(indexes, (uint64_t)p.num);
 
   uint64_t fan = insitu__base_min((uint64_t)p.den, insitu__base_max(1, anchors));
-  *m = (struct insitu__map){
-      .anchors = (int64_t)anchors, .fan = floor ? (int64_t)fan : 1, .shared = anchors};
+  *m = (struct insitu__map){.anchors = (int64_t)anchors,
+      .fan = floor ? (int64_t)fan : 1,
+      .shared = anchors,
+      .num = p.num,
+      .den = p.den};
   if (!insitu__base_mul(end, (uint64_t)p.den, &end) || end > anchors) end = anchors;
   m->shared = floor ? end : insitu__base_ceil_div(end, (uint64_t)p.den);
   if (!floor && p.den > 1) m->singles = m->shared;
@@ -23802,8 +24396,7 @@ struct insitu__geometry_array {
   uint32_t patch_mask;
   unsigned axis;    /* the array's axis that steps count along */
   uint64_t samples; /* elements along that axis */
-  /* From anchors to indexes along that axis, where they are not the same; there is one sample axis
-   * then. */
+  /* From anchors to indexes along that axis, where they are not the same. */
   const struct insitu__map *map;
   bool joined; /* its samples were matched by coordinate */
   /* "Rows" of a chunk are its elements along all sample axes, row-major in the order of the draw
@@ -23841,7 +24434,9 @@ struct insitu__geometry_axis {
 struct insitu__geometry_patch {
   uint64_t samples, chunk; /* as those of an insitu__geometry_axis */
   uint64_t length;         /* of a box, halos apart */
-  uint64_t block;          /* first elements of boxes that belong together: see PATCHES */
+  uint64_t block;          /* origins of a block: see PATCHES in the head of >>units */
+  bool filled;             /* boxes may hang over the edges of the axis */
+  uint64_t shift;          /* origins are numbered from so many elements before the axis */
   unsigned number;         /* in desc.axes */
 };
 
@@ -23862,7 +24457,7 @@ struct insitu__geometry {
   struct insitu__geometry_patch patch[INSITU__MAX_AXES];
   unsigned n_patch, n_public;   /* n_public: axes of the desc */
   uint64_t halo;                /* the longest of a variable */
-  uint64_t samples, chunk;      /* of that axis */
+  uint64_t samples, chunk;      /* of the axis `along` */
   uint64_t slab_bytes, indices; /* one batch on the host; where its sample indices lie */
   uint64_t places;              /* where the indexes on all axes lie; one axis: the same place */
   uint64_t coordinates, times;  /* behind them, with desc.coordinates */
@@ -23876,7 +24471,7 @@ struct insitu__geometry {
 /* Hashes of what a state must tell apart. Whatever has no fixed length is led by its length or its
  * number of entries, so that two different lists of fields never give the same row of words. */
 static uint64_t insitu__geometry_hash(uint64_t h, const void *bytes, uint64_t n) {
-  const unsigned char *b = (const unsigned char *)bytes;
+  const unsigned char *b = bytes;
 
   h = insitu__order_mix(h ^ n);
   for (uint64_t i = 0; i < n; i++) h = insitu__order_mix(h ^ b[i]);
@@ -23931,7 +24526,7 @@ static insitu_status insitu__geometry_axis(const struct insitu__zarr_array *z, c
     if (number < 0 || (unsigned)number >= z->axes)
       return insitu__error_set(err, INSITU_E_SHAPE,
           "array %s: there is no axis %d, the array has %u; correct axis or sample_axis", z->path,
-          (int)number, z->axes);
+          number, z->axes);
     *out = (unsigned)number;
     return INSITU_OK;
   }
@@ -23970,6 +24565,17 @@ static uint64_t insitu__geometry_strides(
 /* Whether axis d of the array is one that samples are drawn along. */
 static inline bool insitu__geometry_is_drawn(const struct insitu__geometry_array *a, unsigned d) {
   return a->drawn_mask >> d & 1;
+}
+
+/* The axes of the desc as >>join and >>dates number them: those of the draw space, then those with
+ * a patch. The first gives the number of such an axis in an array, the second that in the desc. */
+static inline unsigned insitu__geometry_own_axis(
+    const struct insitu__geometry_array *a, unsigned k) {
+  return k < a->n_drawn ? a->drawn[k].axis : a->patch[k - a->n_drawn];
+}
+
+static inline unsigned insitu__geometry_public(const struct insitu__geometry *g, unsigned k) {
+  return k < g->n_drawn ? g->axes[k].number : g->patch[k - g->n_drawn].number;
 }
 
 /* Finds axis number k of the desc in the array: the one that desc.axes names or, without desc.axes,
@@ -24012,7 +24618,7 @@ static insitu_status insitu__geometry_draw(struct insitu__geometry_array *a,
   insitu_status s = insitu__geometry_find_axis(a, desc, k, &drawn->axis, err);
 
   if (s) return s;
-  if (z->shape[drawn->axis] > (uint64_t)INSITU__MAX_SAMPLES)
+  if (z->shape[drawn->axis] > INSITU__MAX_SAMPLES)
     return insitu__error_set(err, INSITU_E_SHAPE,
         "open, array %s: %" PRIu64 " samples are more than this build's limit of 2^48; choose "
         "another sample axis",
@@ -24060,13 +24666,13 @@ static insitu_status insitu__geometry_array_init(struct insitu__geometry_array *
     if (s) return s;
   }
 
-  a->axis = a->drawn[a->along].axis;
-  a->samples = z->shape[a->axis];
+  a->axis = a->n_drawn ? a->drawn[a->along].axis : a->patch[0];
+  a->samples = a->n_drawn ? z->shape[a->axis] : 1;
   a->chunk_bytes = insitu__geometry_strides(z, a->stride);
   a->bound = insitu__chain_bound(&z->codecs, a->chunk_bytes);
   a->sample_slowest = !a->n_patch && insitu__geometry_follows(a);
-  a->row_stride =
-      a->sample_slowest ? a->chunk_bytes / a->rows : a->stride[a->drawn[a->n_drawn - 1].axis];
+  a->row_stride = a->chunk_bytes / a->rows;
+  if (a->n_drawn && !a->sample_slowest) a->row_stride = a->stride[a->drawn[a->n_drawn - 1].axis];
   return INSITU_OK;
 }
 
@@ -24127,8 +24733,7 @@ static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z,
 
 /* For qsort: intervals ascending by what they begin with. */
 static int insitu__geometry_compare_intervals(const void *x, const void *y) {
-  const struct insitu__geometry_interval *a = (const struct insitu__geometry_interval *)x,
-                                         *b = (const struct insitu__geometry_interval *)y;
+  const struct insitu__geometry_interval *a = x, *b = y;
   return (a->lo > b->lo) - (a->lo < b->lo);
 }
 
@@ -24139,7 +24744,7 @@ static uint64_t insitu__geometry_covered(struct insitu__geometry_interval *all, 
 
   bool sorted = true; /* as the segments of a split are */
   for (uint64_t i = 1; i < n; i++) sorted = sorted && all[i - 1].lo <= all[i].lo;
-  if (!sorted) qsort(all, (size_t)n, sizeof *all, insitu__geometry_compare_intervals);
+  if (!sorted) qsort(all, n, sizeof *all, insitu__geometry_compare_intervals);
   for (uint64_t i = 0; i < n; i++) {
     if (all[i].lo < end) all[i].lo = end;
     if (all[i].hi <= all[i].lo) continue;
@@ -24153,8 +24758,7 @@ static uint64_t insitu__geometry_covered(struct insitu__geometry_interval *all, 
 /* How many chunks along an axis hold some of what is shown of it; UINT64_MAX: no memory. */
 static uint64_t insitu__geometry_chunks(const struct insitu__select_axis *axis) {
   uint64_t n = INSITU__ARRAY_LEN(axis->run), chunks = 0;
-  struct insitu__geometry_interval *all =
-      (struct insitu__geometry_interval *)insitu__mem_alloc(n, sizeof *all);
+  struct insitu__geometry_interval *all = insitu__mem_alloc(n, sizeof *all);
   if (!all) return UINT64_MAX;
   for (uint64_t i = 0; i < n; i++) {
     const struct insitu__select_run *run = &axis->run[i];
@@ -24260,8 +24864,8 @@ static insitu_status insitu__geometry_dtype(const struct insitu__zarr_array *z,
         "read it with insitu_read_strings",
         label, z->path);
   if (desc->decode && desc->decode != INSITU_CF)
-    return insitu__error_set(err, INSITU_E_ARG, "variable %s: decode is %d; use 0 or INSITU_CF",
-        label, (int)desc->decode);
+    return insitu__error_set(
+        err, INSITU_E_ARG, "variable %s: decode is %d; use 0 or INSITU_CF", label, desc->decode);
   if (desc->decode && convertible) {
     insitu_status status = insitu__cf_init(cf, z, err);
     if (status) return status;
@@ -24287,7 +24891,7 @@ static insitu_status insitu__geometry_dtype(const struct insitu__zarr_array *z,
     return insitu__error_set(err, INSITU_E_DTYPE,
         "variable %s: dtype is %d, which is none of this library; array %s holds %s: use "
         "INSITU_AS_STORED%s%s",
-        label, (int)desc->dtype, z->path, insitu__zarr_kind_name(z), or_one, others);
+        label, desc->dtype, z->path, insitu__zarr_kind_name(z), or_one, others);
   return insitu__error_set(err, INSITU_E_DTYPE,
       "variable %s: array %s cannot be converted from %s to %s; use INSITU_AS_STORED%s%s", label,
       z->path, insitu__zarr_kind_name(z), insitu__dtype_name(desc->dtype), or_one, others);
@@ -24414,7 +25018,7 @@ static insitu_status insitu__geometry_join(
     return insitu__error_set(err, INSITU_E_DTYPE,
         "open, variable %s: it is %s, and what is before it in output %s is %s; name one dtype",
         v->label, insitu__dtype_name(v->dtype), out->label, insitu__dtype_name(out->dtype));
-  if (out->ndim != first + n || memcmp(out->shape + first, shape, (size_t)n * sizeof *shape) != 0)
+  if (out->ndim != first + n || memcmp(out->shape + first, shape, (size_t)n * sizeof *shape))
     return insitu__error_set(err, INSITU_E_SHAPE,
         "open, variable %s: a channel of it has the shape %s, and one of output %s has %s; select "
         "equal shapes, and list what is to become channels, as in level=500,850",
@@ -24491,7 +25095,7 @@ static insitu_status insitu__geometry_names(
 
   g->names = b.text;
   g->names_bytes = b.n;
-  g->channels = (const char **)insitu__mem_alloc(g->n_channels, sizeof *g->channels);
+  g->channels = insitu__mem_alloc(g->n_channels, sizeof *g->channels);
   if (b.failed || !g->channels)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "open: no memory for the names of outputs; give the process more memory");
@@ -24572,17 +25176,16 @@ static void insitu__geometry_spans(
 /* Decides what the array's row lists are: of whole chunks, or where list_rows is known of so many
  * rows, if INSITU__GEOMETRY_LIST entries are enough for that. False: no memory. */
 static bool insitu__geometry_list(struct insitu__geometry_array *a) {
-  struct insitu__geometry_view **sorted =
-      (struct insitu__geometry_view **)insitu__mem_alloc(a->n_views, sizeof *sorted);
+  struct insitu__geometry_view **sorted = insitu__mem_alloc(a->n_views, sizeof *sorted);
 
-  a->spans = (struct insitu__geometry_span *)insitu__mem_alloc(a->n_views, sizeof *a->spans);
+  a->spans = insitu__mem_alloc(a->n_views, sizeof *a->spans);
   if (!sorted || !a->spans) {
     insitu__mem_free(sorted);
     return false;
   }
 
   for (uint64_t v = 0; v < a->n_views; v++) sorted[v] = &a->views[v];
-  qsort(sorted, (size_t)a->n_views, sizeof *sorted, insitu__geometry_compare);
+  qsort(sorted, a->n_views, sizeof *sorted, insitu__geometry_compare);
 
   if (!a->list_rows) a->list_rows = insitu__base_min(a->rows, INSITU__GEOMETRY_LIST);
   for (insitu__geometry_spans(a, sorted);
@@ -24595,7 +25198,7 @@ static bool insitu__geometry_list(struct insitu__geometry_array *a) {
   insitu__geometry_spans(a, sorted);
   insitu__mem_free(sorted);
   void *fewer = insitu__mem_realloc(a->spans, a->n_spans * sizeof *a->spans);
-  if (fewer) a->spans = (struct insitu__geometry_span *)fewer; /* many views mostly make one span */
+  if (fewer) a->spans = fewer; /* many views mostly make one span */
 
   for (uint64_t v = a->n_views; v-- > 0;) {
     struct insitu__geometry_view *view = &a->views[v], *next = view + 1;
@@ -24789,7 +25392,7 @@ static void insitu__geometry_cut_free(struct insitu__geometry *g) {
 static bool insitu__geometry_copy(void *slot, uint64_t n, uint64_t size) {
   void *from, *to = insitu__mem_alloc(n, size);
   memcpy(&from, slot, sizeof from); /* a memcpy, because the pointer there is of any type */
-  if (to) memcpy(to, from, (size_t)(n * size));
+  if (to) memcpy(to, from, n * size);
   memcpy(slot, &to, sizeof to);
   return to != NULL;
 }
@@ -24802,7 +25405,7 @@ static bool insitu__geometry_copy(void *slot, uint64_t n, uint64_t size) {
 static struct insitu__geometry *insitu__geometry_cut(const struct insitu__geometry *full,
     const struct insitu__geometry *now, const insitu_loader_desc *desc, uint64_t output,
     uint64_t n) {
-  struct insitu__geometry *g = (struct insitu__geometry *)insitu__mem_alloc(1, sizeof *g);
+  struct insitu__geometry *g = insitu__mem_alloc(1, sizeof *g);
   if (!g) return NULL;
   *g = *full;
   bool ok = insitu__geometry_copy(&g->arrays, g->n_stored, sizeof *g->arrays);
@@ -24851,12 +25454,10 @@ static uint64_t insitu__geometry_hash_variable(
     h = insitu__geometry_hash_word(h, g->arrays[to->array].drawn[k].axis);
   for (unsigned j = 0; j < g->n_patch; j++)
     h = insitu__geometry_hash_word(h, g->arrays[to->array].patch[j]);
-  if (v->rate != 0 && v->rate != 1) { /* what coordinates join is not hashed: they may grow */
+  if (v->rate != 0 && v->rate != 1) { /* what coordinates join is in the hash of the split */
     h = insitu__geometry_hash_word(h, (uint64_t)v->rate);
     h = insitu__geometry_hash_word(h, (uint64_t)v->map);
   }
-  const struct insitu__geometry_array *a = &g->arrays[to->array];
-  if (a->map && a->joined) h = insitu__geometry_hash_word(h, 1); /* by index, it reads others */
   h = insitu__geometry_hash_word(h, to->n_steps);
   for (uint64_t k = 0; k < to->n_steps; k++)
     h = insitu__geometry_hash_word(h, (uint64_t)insitu__geometry_delta(v, k));
@@ -24867,21 +25468,20 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
   uint64_t drawn = 0; /* fixed variables decide nothing */
   for (uint64_t i = 0; i < g->n_variables; i++) drawn += !g->variables[i].fixed;
 
-  /* The lengths of axes are not in it: what is appended changes nothing by itself, but where a map
-   * makes the reference chunk: insitu__map_rows looks at lengths. */
-  g->hash_geometry = insitu__geometry_hash_word(0, g->along);
-  for (unsigned k = 0; k < g->n_axes; k++)
-    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->axes[k].chunk);
+  /* The lengths of axes are not in it: what is appended changes nothing. */
+  uint64_t h = insitu__geometry_hash_word(0, g->along);
+  for (unsigned k = 0; k < g->n_axes; k++) h = insitu__geometry_hash_word(h, g->axes[k].chunk);
   for (unsigned j = 0; j < g->n_patch; j++) {
-    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->patch[j].length);
-    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, g->patch[j].block);
-    g->hash_geometry = insitu__geometry_hash_word(g->hash_geometry, desc->patches);
+    h = insitu__geometry_hash_word(h, g->patch[j].length);
+    h = insitu__geometry_hash_word(h, g->patch[j].block);
+    h = insitu__geometry_hash_word(h, desc->patches);
+    if (g->patch[j].shift) h = insitu__geometry_hash_word(h, g->patch[j].shift);
   }
-  g->hash_variables = insitu__geometry_hash_word(0, drawn);
+  g->hash_geometry = h;
+  h = insitu__geometry_hash_word(0, drawn);
   for (uint64_t i = 0; i < g->n_variables; i++)
-    if (!g->variables[i].fixed)
-      g->hash_variables =
-          insitu__geometry_hash_variable(g->hash_variables, g, i, &desc->variables[i]);
+    if (!g->variables[i].fixed) h = insitu__geometry_hash_variable(h, g, i, &desc->variables[i]);
+  g->hash_variables = h;
 }
 
 /* Whether the label of variable number i, and the output that it is part of, have names of their
@@ -24930,7 +25530,7 @@ static insitu_status insitu__geometry_check_map(
     return insitu__error_set(err, INSITU_E_ARG,
         "open, variable %s: map is %d; use 0, INSITU_BY_INDEX, INSITU_BY_INDEX_FLOOR or "
         "INSITU_BY_COORDINATE",
-        label, (int)v->map);
+        label, v->map);
   if (v->rate > INSITU__MAX_SAMPLES || v->rate < -INSITU__MAX_SAMPLES || (v->rate && !by_index))
     return insitu__error_set(err, INSITU_E_ARG,
         "open, variable %s: rate is %" PRId64 "; give at most 2^48, either way, and only with map "
@@ -24971,7 +25571,7 @@ static insitu_status insitu__geometry_check_fixed(
     return insitu__error_set(err, INSITU_E_ARG,
         "open, variable %s: fixed is %d; use 0, or 1 for an array that samples have nothing to do "
         "with",
-        label, (int)v->fixed);
+        label, v->fixed);
   if (!v->fixed) return INSITU_OK;
   if (v->offset || v->n_steps || v->map || v->halo)
     return insitu__error_set(err, INSITU_E_ARG,
@@ -25019,7 +25619,7 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
       return insitu__error_set(err, INSITU_E_ARG,
           "open, variable %s: place %d, device %d: no such place; use INSITU_HOST to "
           "INSITU_DEVICE_OR_HOST, and devices below 64",
-          label, (int)v->place, (int)v->device);
+          label, v->place, v->device);
     insitu_status status = insitu__geometry_check_fixed(v, label, err);
     if (!status) status = insitu__geometry_check_names(desc, i, err);
     if (!status) status = insitu__geometry_check_map(desc, i, err);
@@ -25044,7 +25644,7 @@ static insitu_status insitu__geometry_arrays_await(struct insitu__geometry *g,
 
     uint64_t known = 0; /* the first variable of these that reads the same array */
     while (known < i && ((desc->variables[known].fixed != 0) != fixed ||
-                            strcmp(insitu__geometry_path(&desc->variables[known]), path) != 0))
+                            strcmp(insitu__geometry_path(&desc->variables[known]), path)))
       known++;
     v->array = (uint32_t)g->n_stored;
     if (known < i) {
@@ -25052,7 +25652,7 @@ static insitu_status insitu__geometry_arrays_await(struct insitu__geometry *g,
       continue;
     }
     struct insitu__geometry_array *a = &g->arrays[g->n_stored++];
-    insitu_status s = insitu__source_array_await(source, path, &a->zarr, err);
+    insitu_status s = insitu__source_array_await(source, path, true, &a->zarr, err);
     if (!s && !fixed) s = insitu__geometry_array_init(a, g, desc, err);
     if (s) return s;
   }
@@ -25081,6 +25681,17 @@ static insitu_status insitu__geometry_agree(
   return INSITU_OK;
 }
 
+/* How the origins of drawn boxes are numbered that may hang over the edges: from 0 on, the number 0
+ * whole chunks before the axis, so that blocks of origins begin with chunks. */
+static void insitu__geometry_shift(struct insitu__geometry_patch *patch) {
+  patch->shift = insitu__base_ceil_div(patch->length / 2, patch->chunk) * patch->chunk;
+}
+
+/* One past the highest number of an origin along an axis. */
+static uint64_t insitu__geometry_origins(const struct insitu__geometry_patch *patch) {
+  return patch->samples + patch->shift - (patch->shift ? patch->length / 2 : 0);
+}
+
 /* How many first elements of patches make a block along each axis. A block is read as one, and so
  * are the chunks that its patches reach into beyond it: blocks grow by whole chunks until these are
  * at most three tenths of the block's own. */
@@ -25097,7 +25708,7 @@ static void insitu__geometry_blocks(struct insitu__geometry *g, const insitu_loa
                insitu__base_ceil_div(patch->length + g->halo - 1, patch->chunk);
       bool fits = !desc->patches && !g->halo && patch->length <= stride &&
                   patch->chunk % stride == 0 && (uint64_t)axis->start % stride == 0;
-      if (fits || patch->block >= patch->samples) beyond = 0;
+      if (fits || patch->block >= insitu__geometry_origins(patch)) beyond = 0;
       double factor = 1 + (double)(beyond * patch->chunk) / (double)patch->block;
       grown *= factor;
       if (factor > most) worst = j;
@@ -25111,7 +25722,7 @@ static void insitu__geometry_blocks(struct insitu__geometry *g, const insitu_loa
 
   for (unsigned j = 0; j < g->n_patch; j++) { /* no smaller, and of one length along the axis */
     struct insitu__geometry_patch *patch = &g->patch[j];
-    uint64_t chunks = insitu__base_ceil_div(patch->samples, patch->chunk);
+    uint64_t chunks = insitu__base_ceil_div(insitu__geometry_origins(patch), patch->chunk);
     uint64_t blocks = insitu__base_max(1, chunks / (patch->block / patch->chunk));
     patch->block = insitu__base_ceil_div(chunks, blocks) * patch->chunk;
   }
@@ -25125,15 +25736,19 @@ static insitu_status insitu__geometry_patches(
     insitu_status status = insitu__geometry_agree(g, j, err);
     if (status) return status;
     patch->length = desc->axes[patch->number].patch;
-    if (patch->samples > (uint64_t)INSITU__MAX_SAMPLES)
+    patch->filled = desc->axes[patch->number].edge == INSITU_FILL;
+    if (patch->filled && desc->patches) insitu__geometry_shift(patch);
+    if (patch->samples > INSITU__MAX_SAMPLES)
       return insitu__error_set(err, INSITU_E_SHAPE,
           "open, array %s: %" PRIu64 " elements along axes[%u] are more than this build's limit of "
           "2^48; draw patches along another axis",
           g->arrays[0].zarr.path, patch->samples, patch->number);
-    if (patch->length > patch->samples || 2 * g->halo > patch->samples - patch->length)
+    bool fits = patch->length <= patch->samples && 2 * g->halo <= patch->samples - patch->length;
+    if (!fits && !patch->filled)
       return insitu__error_set(err, INSITU_E_SHAPE,
           "open: a patch of %" PRIu64 " with a halo of %" PRIu64 " does not fit into the %" PRIu64
-          " elements of axes[%u] in array %s; make it smaller",
+          " elements of axes[%u] in array %s; make it smaller, or let it hang over the edges with "
+          "edge = INSITU_FILL",
           patch->length, g->halo, patch->samples, patch->number, g->arrays[0].zarr.path);
   }
 
@@ -25154,20 +25769,25 @@ static insitu_status insitu__geometry_axes(
       const struct insitu__geometry_array *a = &g->arrays[i];
       uint64_t samples = a->zarr.shape[a->drawn[k].axis], rows = a->drawn[k].rows;
       bool mapped = a->map && k == g->along;
+      if (samples != axis->samples && k != g->along)
+        return insitu__error_set(err, INSITU_E_SHAPE,
+            "open: axes[%u] has %" PRIu64 " indexes in array %s and %" PRIu64 " in array %s; "
+            "lengths may differ along one axis alone, which desc.split_axis names: check axes and "
+            "split_axis, or leave one of the arrays out",
+            axis->number, axis->samples, first->zarr.path, samples, a->zarr.path);
       if (samples != axis->samples && !mapped)
         return insitu__error_set(err, INSITU_E_SHAPE,
             "open: array %s has %" PRIu64 " samples and array %s has %" PRIu64
             ", and not both have a coordinate to join them by: check %s, or set map = "
-            "INSITU_BY_INDEX%s in the variables of array %s",
+            "INSITU_BY_INDEX, and rate, in the variables of array %s",
             first->zarr.path, axis->samples, a->zarr.path, samples,
-            desc->n_axes ? "axes" : "sample_dim and sample_axis", desc->n_axes ? "" : ", and rate,",
-            a->zarr.path);
+            desc->n_axes ? "axes" : "sample_dim and sample_axis", a->zarr.path);
       axis->chunk = insitu__base_max(axis->chunk, mapped ? insitu__map_rows(a->map, rows) : rows);
     }
   }
 
-  g->samples = g->axes[g->along].samples;
-  g->chunk = g->axes[g->along].chunk;
+  g->samples = g->n_drawn ? g->axes[g->along].samples : 1;
+  g->chunk = g->n_drawn ? g->axes[g->along].chunk : 1;
   return insitu__geometry_patches(g, desc, err);
 }
 
@@ -25180,6 +25800,7 @@ static void insitu__geometry_space(struct insitu__geometry *g, const insitu_load
     if (desc->n_axes && desc->axes[k].patch) g->patch[g->n_patch++].number = k;
     else g->axes[g->n_drawn++].number = k;
   }
+  if (!g->n_drawn) g->along = INSITU__MAX_AXES - 1; /* of a single image: none */
   g->n_axes = g->n_drawn + (g->n_patch > 0);
   for (uint64_t i = 0; i < desc->n_variables; i++)
     if (!desc->variables[i].fixed) g->halo = insitu__base_max(g->halo, desc->variables[i].halo);
@@ -25189,9 +25810,9 @@ static void insitu__geometry_space(struct insitu__geometry *g, const insitu_load
 static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
     const insitu_loader_desc *desc, struct insitu__source *source, insitu_error *err) {
   uint64_t n = desc->n_variables;
-  g->arrays = (struct insitu__geometry_array *)insitu__mem_alloc(n, sizeof *g->arrays);
-  g->variables = (struct insitu__geometry_variable *)insitu__mem_alloc(n, sizeof *g->variables);
-  g->outputs = (struct insitu__geometry_output *)insitu__mem_alloc(n, sizeof *g->outputs);
+  g->arrays = insitu__mem_alloc(n, sizeof *g->arrays);
+  g->variables = insitu__mem_alloc(n, sizeof *g->variables);
+  g->outputs = insitu__mem_alloc(n, sizeof *g->outputs);
   if (!g->arrays || !g->variables || !g->outputs)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
@@ -25244,6 +25865,18 @@ static bool insitu__geometry_field(const struct insitu__geometry_array *a,
   }
 
   return wanted;
+}
+
+/* What the array has along an axis with a patch of a box that begins at `origin`. It has some of
+ * every box: without its halo a box begins, or has its middle, inside. */
+static inline struct insitu__geometry_interval insitu__geometry_within(
+    const struct insitu__geometry_patch *patch, int64_t origin, uint64_t halo) {
+  struct insitu__geometry_interval in = {
+      origin - (int64_t)halo, origin + (int64_t)(patch->length + halo)};
+
+  if (in.lo < 0) in.lo = 0;
+  if (in.hi > (int64_t)patch->samples) in.hi = (int64_t)patch->samples;
+  return in;
 }
 
 /* The first field from number f on that is in the box of fields [lo, hi); UINT64_MAX: none is. */
@@ -25374,30 +26007,97 @@ static inline uint64_t insitu__geometry_line(const struct insitu__geometry_array
   return row + line->n;
 }
 
-/* The same of the anchors at which a view, or a group of them from this one on, shows these rows.
- * Only where there is one axis are there groups. With a map rows are counted from the first
- * anchor's: see insitu__geometry_row. */
-static inline uint64_t insitu__geometry_anchor_line(const struct insitu__geometry_array *a,
-    const struct insitu__geometry_view *view, uint64_t chunk, uint64_t row, uint64_t last,
-    struct insitu__geometry_line *line) {
-  uint64_t next = insitu__geometry_line(a, chunk, row, last, line);
-
-  if (a->map) {
-    int64_t index = line->at[0] - view->delta;
-    line->at[0] = insitu__map_anchor(a->map, index);
-    line->n = (uint64_t)(insitu__map_anchor(a->map, index + (int64_t)line->n) - line->at[0]);
-    line->row = 0;
-    return next;
-  }
-  line->at[a->along] -= view->delta + (int64_t)(view->group - 1);
-  line->n += view->group - 1;
-  return next;
+/* The anchors among which are those that show the indexes [index, index + n) of the axis that steps
+ * count along. With a map others, which have no partner, may lie between them. */
+static inline struct insitu__geometry_interval insitu__geometry_showing(
+    const struct insitu__geometry_array *a, const struct insitu__geometry_view *view, int64_t index,
+    uint64_t n) {
+  return (struct insitu__geometry_interval){insitu__geometry_anchor(a, index - view->delta),
+      insitu__geometry_anchor(a, index - view->delta + (int64_t)n)};
 }
 
-/* The row of a chunk that a view shows at an anchor, which has a partner. */
-static inline uint64_t insitu__geometry_row(const struct insitu__geometry_array *a,
-    const struct insitu__geometry_view *view, uint64_t chunk, int64_t anchor) {
-  return (uint64_t)(insitu__geometry_index(a, anchor) + view->delta) - chunk * a->rows;
+/* Moves to the first of these anchors that has a partner. False: none has. */
+static inline bool insitu__geometry_next_showing(
+    const struct insitu__geometry_array *a, struct insitu__geometry_interval *showing) {
+  if (a->map) return insitu__map_next(a->map, &showing->lo, showing->hi);
+  return showing->lo < showing->hi;
+}
+
+/* A walk over the anchors at which a view, or a group of them from this one on, shows rows of a
+ * chunk: in lines along the last axis of the draw space. Only where there is one axis are there
+ * groups.
+ *
+ * Where a map is of the last axis, a line's anchors are those that show a line of rows, and are
+ * counted from the first of them. Where it is of another axis, a line of rows is shown by as many
+ * lines of anchors as share its index there, perhaps none. */
+struct insitu__geometry_lines {
+  const struct insitu__geometry_array *a;
+  const struct insitu__geometry_view *view;
+  uint64_t chunk, next, last;               /* the rows that are left */
+  struct insitu__geometry_line rows;        /* a line of rows, */
+  struct insitu__geometry_interval showing; /* and which anchors on the map's axis are left of it */
+  int64_t begin; /* of the line that was found last: its first anchor on the map's axis */
+};
+
+/* The walk over rows [first, last). */
+static inline struct insitu__geometry_lines insitu__geometry_lines(
+    const struct insitu__geometry_array *a, const struct insitu__geometry_view *view,
+    uint64_t chunk, uint64_t first, uint64_t last) {
+  return (struct insitu__geometry_lines){
+      .a = a, .view = view, .chunk = chunk, .next = first, .last = last};
+}
+
+/* Whether the map's axis is the one that lines go along. */
+static inline bool insitu__geometry_maps_last(const struct insitu__geometry_array *a) {
+  return a->map && a->along == a->n_drawn - 1;
+}
+
+/* The next line of anchors; false: the walk is over. */
+static inline bool insitu__geometry_next_line(
+    struct insitu__geometry_lines *l, struct insitu__geometry_line *line) {
+  const struct insitu__geometry_array *a = l->a;
+
+  bool maps_last = insitu__geometry_maps_last(a);
+
+  for (;;) {
+    if (a->map && !maps_last && insitu__geometry_next_showing(a, &l->showing)) {
+      *line = l->rows;
+      line->at[a->along] = l->begin = l->showing.lo++;
+      return true;
+    }
+    if (l->next >= l->last) return false;
+    l->next = insitu__geometry_line(a, l->chunk, l->next, l->last, &l->rows);
+    l->showing =
+        insitu__geometry_showing(a, l->view, l->rows.at[a->along], maps_last ? l->rows.n : 1);
+    if (!a->map || maps_last) break;
+  }
+
+  *line = l->rows;
+  if (maps_last) {
+    line->at[a->along] = l->begin = l->showing.lo;
+    line->n = (uint64_t)(l->showing.hi - l->showing.lo);
+    line->row = 0;
+  } else {
+    line->at[a->along] -= l->view->delta + (int64_t)(l->view->group - 1);
+    line->n += l->view->group - 1;
+  }
+  return true;
+}
+
+/* With a map: the anchor, on its axis, that a run of the line has at a row as the run counts. */
+static inline int64_t insitu__geometry_line_anchor(
+    const struct insitu__geometry_lines *l, uint64_t row) {
+  return insitu__geometry_maps_last(l->a) ? l->begin + (int64_t)row : l->begin;
+}
+
+/* The row of the chunk that is shown there. */
+static inline uint64_t insitu__geometry_line_row(
+    const struct insitu__geometry_lines *l, uint64_t row) {
+  const struct insitu__geometry_array *a = l->a;
+
+  if (!insitu__geometry_maps_last(a)) return row;
+  int64_t index = insitu__geometry_index(a, insitu__geometry_line_anchor(l, row));
+  return l->rows.row + (uint64_t)(index + l->view->delta - l->rows.at[a->along]);
 }
 
 /* Bytes from the begin of a decoded chunk to a row. */
@@ -25408,6 +26108,22 @@ static inline uint64_t insitu__geometry_row_offset(
   if (a->sample_slowest || a->n_drawn == 1) return row * a->row_stride;
   for (unsigned k = a->n_drawn; k-- > 0; row /= a->drawn[k].rows)
     offset += row % a->drawn[k].rows * a->stride[a->drawn[k].axis];
+  return offset;
+}
+
+/* Bytes from the begin of a decoded chunk to the row that a view shows at an anchor, where there is
+ * no map. */
+static inline uint64_t insitu__geometry_offset(const struct insitu__geometry_array *a,
+    const struct insitu__geometry_view *view, const int64_t *anchor) {
+  uint64_t offset = 0;
+
+  for (unsigned k = 0; k < a->n_drawn; k++) {
+    const struct insitu__geometry_drawn *drawn = &a->drawn[k];
+    int64_t index = anchor[k];
+    if (k == a->along) index = insitu__geometry_index(a, index) + view->delta;
+    offset += (uint64_t)index % drawn->rows * a->stride[drawn->axis];
+  }
+
   return offset;
 }
 
@@ -25475,10 +26191,11 @@ static uint64_t insitu__geometry_reach(const struct insitu__geometry *g) {
 #define INSITU__BOX_NONE UINT32_MAX
 #define INSITU__BOX_INLINE static inline __attribute__((always_inline))
 
-/* Copies n elements; ss and ds are the strides in bytes from one to the next. Neither address need
- * be aligned. */
-typedef void insitu__box_run(const unsigned char *restrict src, unsigned char *restrict dst,
-    uint64_t n, int64_t ss, int64_t ds);
+/* A kernel copies n elements; ss and ds are the strides in bytes from one to the next. Neither
+ * address need be aligned. */
+#define INSITU__BOX_PARAMETERS                                                                     \
+  const unsigned char *restrict src, unsigned char *restrict dst, uint64_t n, int64_t ss, int64_t ds
+typedef void insitu__box_run(INSITU__BOX_PARAMETERS);
 
 /* elements that go through a block at once: at most 1 KiB, which stays in the L1 cache */
 #define INSITU__BOX_BLOCK 128
@@ -25604,8 +26321,7 @@ INSITU__BOX_NARROW(64, 52, 1023, double, insitu__box_double)
  * expressions of those bits. The contiguous case goes in blocks of a constant count because gcc 12
  * vectorises only such loops at -O2, and 32 of them because it unrolls up to 16. */
 #define INSITU__BOX_LOOP(name, U, D, SWAP, VALUE)                                                  \
-  INSITU__BOX_INLINE void insitu__box_loop_##name(const unsigned char *restrict src,               \
-      unsigned char *restrict dst, uint64_t n, int64_t ss, int64_t ds, bool swap) {                \
+  INSITU__BOX_INLINE void insitu__box_loop_##name(INSITU__BOX_PARAMETERS, bool swap) {             \
     if (ss == (int64_t)sizeof(U) && ds == (int64_t)sizeof(D)) {                                    \
       for (; n >= 32; n -= 32, src += 32 * sizeof(U), dst += 32 * sizeof(D)) {                     \
         for (unsigned k = 0; k < 32; k++) {                                                        \
@@ -25625,17 +26341,14 @@ INSITU__BOX_NARROW(64, 52, 1023, double, insitu__box_double)
  * conversions; AVX2 has. */
 #if defined(__x86_64__)
 #define INSITU__BOX_WIDE(name, loop, swap)                                                         \
-  __attribute__((target("avx2"))) static void insitu__box_wide_##name(                             \
-      const unsigned char *restrict src, unsigned char *restrict dst, uint64_t n, int64_t ss,      \
-      int64_t ds) {                                                                                \
+  __attribute__((target("avx2"))) static void insitu__box_wide_##name(INSITU__BOX_PARAMETERS) {    \
     insitu__box_loop_##loop(src, dst, n, ss, ds, swap);                                            \
   }
 #else
 #define INSITU__BOX_WIDE(name, loop, swap)
 #endif
 #define INSITU__BOX_BASE(name, loop, swap)                                                         \
-  static void insitu__box_run_##name(const unsigned char *restrict src,                            \
-      unsigned char *restrict dst, uint64_t n, int64_t ss, int64_t ds) {                           \
+  static void insitu__box_run_##name(INSITU__BOX_PARAMETERS) {                                     \
     insitu__box_loop_##loop(src, dst, n, ss, ds, swap);                                            \
   }
 #define INSITU__BOX_RUN(name, loop, swap)                                                          \
@@ -25646,9 +26359,8 @@ INSITU__BOX_NARROW(64, 52, 1023, double, insitu__box_double)
 /* Copies of elements of 2^k bytes, as they are and swapped. */
 #define INSITU__BOX_COPY(bits, SWAP)                                                               \
   INSITU__BOX_LOOP(copy##bits, insitu__box_b##bits, insitu__box_b##bits, SWAP, INSITU__BOX_SAME)   \
-  static void insitu__box_run_copy##bits(const unsigned char *restrict src,                        \
-      unsigned char *restrict dst, uint64_t n, int64_t ss, int64_t ds) {                           \
-    if (ss == bits / 8 && ds == bits / 8) memcpy(dst, src, (size_t)n *(bits / 8));                 \
+  static void insitu__box_run_copy##bits(INSITU__BOX_PARAMETERS) {                                 \
+    if (ss == bits / 8 && ds == bits / 8) memcpy(dst, src, n *(bits / 8));                         \
     else insitu__box_loop_copy##bits(src, dst, n, ss, ds, false);                                  \
   }
 INSITU__BOX_COPY(8, INSITU__BOX_SAME)
@@ -25665,8 +26377,7 @@ INSITU__BOX_RUN(swap64, copy64, true)
 /* Complex elements: each half is swapped by itself, so a contiguous run is one of twice as many
  * halves. */
 #define INSITU__BOX_PAIR(prefix, bits)                                                             \
-  static void insitu__box_##prefix##_pair##bits(const unsigned char *restrict src,                 \
-      unsigned char *restrict dst, uint64_t n, int64_t ss, int64_t ds) {                           \
+  static void insitu__box_##prefix##_pair##bits(INSITU__BOX_PARAMETERS) {                          \
     if (ss == bits / 4 && ds == bits / 4) {                                                        \
       insitu__box_##prefix##_swap##bits(src, dst, 2 * n, bits / 8, bits / 8);                      \
       return;                                                                                      \
@@ -25899,8 +26610,8 @@ static void insitu__box_decode(const struct insitu__box *b, double x[INSITU__BOX
     const unsigned char *src, uint64_t n, int64_t ss) {
   uint64_t bits[INSITU__BOX_BLOCK], whole = (n + 31) / 32 * 32;
 
-  memset(x + n, 0, (size_t)(whole - n) * sizeof *x);
-  memset(bits + n, 0, (size_t)(whole - n) * sizeof *bits);
+  memset(x + n, 0, (whole - n) * sizeof *x);
+  memset(bits + n, 0, (whole - n) * sizeof *bits);
   if (b->word) b->word(src, (unsigned char *)bits, n, ss, sizeof *bits);
   b->unpack(b, x, bits, whole);
 }
@@ -26011,8 +26722,8 @@ static insitu_status insitu__box_measure(struct insitu__box *b, insitu_error *er
 static void insitu__box_derive(struct insitu__box *b) {
   const struct insitu__box_dim *last = &b->dim[b->ndim - 1];
 
-  b->contiguous = b->ndim == 1 && b->plain && last->src_stride == (int64_t)b->src_item &&
-                  last->dst_stride == (int64_t)b->dst_item;
+  b->contiguous = b->ndim == 1 && b->plain && last->src_stride == b->src_item &&
+                  last->dst_stride == b->dst_item;
   unsigned least = b->ndim - 1;
   for (unsigned d = 0; d + 1 < b->ndim; d++) {
     if (insitu__box_magnitude(b->dim[d].dst_stride) <
@@ -26021,8 +26732,7 @@ static void insitu__box_derive(struct insitu__box *b) {
   }
 
   b->turn = least == b->ndim - 1 ? INSITU__BOX_NONE : least;
-  b->square =
-      (b->dst_item == 4 || b->dst_item == 8) && b->dim[least].dst_stride == (int64_t)b->dst_item;
+  b->square = (b->dst_item == 4 || b->dst_item == 8) && b->dim[least].dst_stride == b->dst_item;
 }
 
 /* Describes the copy of one row. Strides are in bytes, one for each dimension of count[]; those of
@@ -26264,7 +26974,7 @@ static void insitu__box_cut(const struct insitu__box *b, unsigned d, uint64_t be
 static void insitu__box_copy_part(const struct insitu__box *b, const void *piece,
     uint64_t piece_begin, uint64_t piece_end, void *dst_row_base) {
   if (!b->total || piece_end <= b->src_begin) return;
-  const unsigned char *src = (const unsigned char *)piece;
+  const unsigned char *src = piece;
   unsigned char *dst = (unsigned char *)dst_row_base + b->dst_offset;
   if (piece_begin < b->src_begin) {
     src += b->src_begin - piece_begin;
@@ -26285,7 +26995,7 @@ static void *insitu__box_direct(
   end -= b->src_begin;
   for (unsigned d = 0; d < b->ndim; d++) {
     const struct insitu__box_dim *dim = &b->dim[d];
-    if (dim->src_stride == (int64_t)b->src_item && dim->dst_stride == dim->src_stride)
+    if (dim->src_stride == b->src_item && dim->dst_stride == dim->src_stride)
       return dst + begin; /* only the last can be so */
     uint64_t i = begin / (uint64_t)dim->src_stride, at = i * (uint64_t)dim->src_stride;
     begin -= at;
@@ -26295,6 +27005,24 @@ static void *insitu__box_direct(
   }
 
   return dst + begin; /* within one element */
+}
+
+/* Whether the box has some of source bytes [begin, end), relative to the row's source base. */
+static bool insitu__box_touches(const struct insitu__box *b, uint64_t begin, uint64_t end) {
+  if (!b->total || begin >= b->src_end || end <= b->src_begin) return false;
+  begin = insitu__base_max(begin, b->src_begin) - b->src_begin;
+  end -= b->src_begin;
+
+  for (unsigned d = 0; d < b->ndim; d++) {
+    uint64_t stride = (uint64_t)b->dim[d].src_stride, i = begin / stride;
+    bool next = i + 1 < b->dim[d].count && end > (i + 1) * stride;
+
+    begin -= i * stride;
+    if (next || begin >= b->extent[d + 1]) return next; /* else all of it lies at index i */
+    end -= i * stride;
+  }
+
+  return true;
 }
 
 /* Whether the row's source and its place in the slab are the same `bytes` bytes, all of the box. */
@@ -26313,7 +27041,7 @@ static void insitu__box_paint(const struct insitu__box_dim *dim, unsigned n,
 
   uint64_t left = dim->count * item; /* the innermost, contiguous: dst_stride is item */
   for (; left > bytes; left -= bytes, dst += bytes) memcpy(dst, pattern, bytes);
-  memcpy(dst, pattern, (size_t)left);
+  memcpy(dst, pattern, left);
 }
 
 /* Writes one value to the whole box: n elements, of INSITU__MAX_FILL bytes at most together, of the
@@ -26348,13 +27076,14 @@ static void insitu__box_fill(
     for (uint64_t i = 0; i < repeat; i++)
       memcpy(pattern + i * b->dst_item, fill + i % n_fill * b->src_item, b->dst_item);
   else insitu__box_apply(&native, fill, pattern, repeat, 0, item);
-  insitu__box_paint(dim, last, pattern, (size_t)repeat * b->dst_item, b->dst_item, dst);
+  insitu__box_paint(dim, last, pattern, repeat * b->dst_item, b->dst_item, dst);
 }
 
-/* >>split -------------------------------------------------------------------------------------- */
-/* Which anchors are train, val, test, and how they are cut into the units that the shuffle moves.
- * Pure; built on the reactor thread while the loader opens, read-only afterwards. Everything is
- * intervals, so that 10^9 samples cost no more than 100.
+/* >>units -------------------------------------------------------------------------------------- */
+/* The anchors of train, val and test, and how they are cut into the units that the shuffle moves:
+ * from anchors to units, and back. >>split makes the parts. Pure; built on the reactor thread while
+ * the loader opens, read-only afterwards. Everything is intervals, so that 10^9 samples cost no
+ * more than 100; but for a list of samples.
  *
  * A part is a product of "lines", one for each axis of the draw space. The split itself cuts one of
  * them, the axis that steps count along. A part's "range" is what the split gives it there; the
@@ -26367,6 +27096,12 @@ static void insitu__box_fill(
  * product has too many short units for a list. Its units have two kinds of numbers: row-major ones,
  * in which they come in a sequential epoch, and those of a shuffled epoch, which >>order deals out
  * by "classes": units that have the same size along each axis follow each other.
+ *
+ * A LIST of samples (desc.samples) takes the place of the lines that it names. Its units are cells:
+ * boxes of one group along each of these lines that have a listed anchor. A cell's anchors are
+ * listed one by one, each by its number in the box. A part is then a product of "factors": the list
+ * and the lines that it does not name, such as that of drawn patches. Without a list the lines are
+ * the factors. Segments still say what takes part along each line, and what reasons drop.
  *
  * PATCHES make one line more, the fastest: their number within a sample. Their first elements,
  * "origins", are a part of their own (insitu__split.origins), whose units are blocks of origins:
@@ -26402,11 +27137,26 @@ struct insitu__split_line {
   uint64_t most;   /* anchors that a unit holds at most */
   uint64_t group;  /* indexes of a group */
   uint64_t stride; /* from anchor to anchor */
+  uint64_t shift;  /* of origins: an index is the first element of a box, and so many more */
   /* Of a part with several lines: sizes of units, and the units that have not the first of them, by
    * their number (odd) and by size (by_size: numbers). Growing arrays. */
   struct insitu__split_size *sizes;
   struct insitu__split_odd *odd;
   uint64_t *by_size;
+  /* While parts are made, with a list: of each listed anchor its index on this axis, ascending. */
+  const uint64_t *listed;
+  uint64_t n_listed;
+};
+
+/* The anchors of a part that are listed. */
+struct insitu__split_list {
+  unsigned n_axes; /* so many lines are listed, the first ones; 0: there is no list */
+  bool blocks;     /* the last of them is that of a grid of patches, whose groups are blocks */
+  /* along each: how many cells; indexes of one, at most */
+  uint64_t cells[INSITU__MAX_AXES], extent[INSITU__MAX_AXES];
+  uint64_t *cell; /* the number of each unit's cell, row-major, ascending: a growing array */
+  uint32_t *at;   /* of each anchor its number in its cell, row-major, ascending in each unit */
+  struct insitu__split_line line; /* without segments; its units are the cells */
 };
 
 /* Its lists of intervals are ascending and disjoint: growing arrays of >>array. */
@@ -26416,12 +27166,14 @@ struct insitu__split_part {
   struct insitu__geometry_interval *range;
   struct insitu__split_line line[INSITU__MAX_AXES];
   unsigned n_lines;
+  struct insitu__split_list list;
+  unsigned n_factors;
   uint64_t units, anchors;
   uint64_t left[INSITU_DROP_TAIL]; /* anchors that remain behind each reason to drop one */
   uint64_t unit_rows;              /* anchors that a unit holds at most */
   struct insitu__order_irregular *irregular;
   uint64_t n_irregular;
-  uint64_t *classes;     /* of several lines, in pairs: units, and anchors of one */
+  uint64_t *classes;     /* of several factors, in pairs: units, and anchors of one */
   uint64_t *class_first; /* the number of each class's first unit */
   uint64_t n_classes;
   uint64_t hash; /* of its anchors */
@@ -26459,6 +27211,7 @@ static const struct insitu__split_drop {
     {"range", "outside the range asked for",
         "widen the start and stop, or the dates, of the sample axes"},
     {"stride", "left out by a stride", "use smaller strides"},
+    {"list", "not in the list of samples", "list more samples"},
     {"other_split", "in another split or in none",
         "give the split more of the archive: a larger fraction or range, or more chunks of the "
         "manifest"},
@@ -26512,17 +27265,21 @@ static bool insitu__split_meet(struct insitu__geometry_interval **into,
   return true;
 }
 
-/* Frees what insitu__split_product made. */
-static void insitu__split_units_free(struct insitu__split_part *p) {
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    struct insitu__split_line *line = &p->line[k];
-    INSITU__ARRAY_FREE(line->sizes);
-    INSITU__ARRAY_FREE(line->odd);
-    insitu__mem_free(line->unit_first);
-    insitu__mem_free(line->anchor_first);
-    insitu__mem_free(line->by_size);
-  }
+/* Frees what insitu__split_product made of a line. */
+static void insitu__split_line_free(struct insitu__split_line *line) {
+  INSITU__ARRAY_FREE(line->sizes);
+  INSITU__ARRAY_FREE(line->odd);
+  insitu__mem_free(line->unit_first);
+  insitu__mem_free(line->anchor_first);
+  insitu__mem_free(line->by_size);
+}
 
+/* Frees the list of a part, and what insitu__split_product made. */
+static void insitu__split_units_free(struct insitu__split_part *p) {
+  for (unsigned k = 0; k < p->n_lines; k++) insitu__split_line_free(&p->line[k]);
+  insitu__split_line_free(&p->list.line);
+  INSITU__ARRAY_FREE(p->list.cell);
+  insitu__mem_free(p->list.at);
   INSITU__ARRAY_FREE(p->irregular);
   insitu__mem_free(p->classes);
   insitu__mem_free(p->class_first);
@@ -26544,19 +27301,1131 @@ static void insitu__split_free(struct insitu__split *s) {
   memset(s, 0, sizeof *s);
 }
 
-/* For qsort of chunk numbers: ascending. */
-static int insitu__split_compare(const void *x, const void *y) {
-  uint64_t a = *(const uint64_t *)x, b = *(const uint64_t *)y;
+/* ---- lines: anchors along one axis, and their units ---- */
 
-  return (a > b) - (a < b);
+/* Anchors among the indexes [lo, hi), of which lo is one. */
+static inline uint64_t insitu__split_count(
+    const struct insitu__split_line *line, int64_t lo, int64_t hi) {
+  uint64_t n = (uint64_t)(hi - lo);
+  return line->stride == 1 ? n : insitu__base_ceil_div(n, line->stride);
 }
 
-/* Sorts chunk numbers, and adds them to a list. False: no memory. */
+/* The first anchor at index lo or behind it. base: an anchor that is not behind lo. */
+static inline int64_t insitu__split_anchor_from(
+    const struct insitu__split_line *line, int64_t base, int64_t lo) {
+  return base + (int64_t)(insitu__split_count(line, base, lo) * line->stride);
+}
+
+/* A unit of a line. */
+struct insitu__split_piece {
+  int64_t lo, hi;  /* its first anchor, and one past its last */
+  uint64_t n;      /* anchors */
+  uint64_t before; /* anchors of the line before it */
+};
+
+/* The unit in group number `group` of the archive's indexes, of a segment that reaches into it. */
+static struct insitu__split_piece insitu__split_piece(
+    const struct insitu__split_line *line, uint64_t segment, uint64_t group) {
+  struct insitu__geometry_interval in = line->segments[segment];
+  int64_t begin = (int64_t)(group * line->group), end = begin + (int64_t)line->group;
+  struct insitu__split_piece u = {.lo = in.lo, .hi = in.hi};
+
+  if (begin > in.lo) u.lo = insitu__split_anchor_from(line, in.lo, begin);
+  if (end < in.hi) u.hi = end;
+  u.n = insitu__split_count(line, u.lo, u.hi);
+  u.hi = u.lo + (int64_t)((u.n - 1) * line->stride) + 1;
+  u.before = line->anchor_first[segment] + insitu__split_count(line, in.lo, u.lo);
+  return u;
+}
+
+/* The last entry of an ascending list, whose first entry is 0, that is at most `number`. */
+static uint64_t insitu__split_last(const uint64_t *list, uint64_t n, uint64_t number) {
+  uint64_t behind;
+  INSITU__BASE_BISECT(behind, 1, n, list[mid] <= number);
+  return behind - 1;
+}
+
+/* A unit by its number in the line. */
+static struct insitu__split_piece insitu__split_line_unit(
+    const struct insitu__split_line *line, uint64_t unit) {
+  uint64_t i = insitu__split_last(line->unit_first, INSITU__ARRAY_LEN(line->segments), unit);
+  uint64_t first = (uint64_t)line->segments[i].lo / line->group;
+  return insitu__split_piece(line, i, first + (unit - line->unit_first[i]));
+}
+
+/* The unit that holds anchor number x of the line. */
+static uint64_t insitu__split_line_nth(const struct insitu__split_line *line, uint64_t x) {
+  uint64_t i = insitu__split_last(line->anchor_first, INSITU__ARRAY_LEN(line->segments), x);
+  uint64_t lo = (uint64_t)line->segments[i].lo,
+           at = lo + (x - line->anchor_first[i]) * line->stride;
+  return line->unit_first[i] + (at / line->group - lo / line->group);
+}
+
+/* Makes the segments begin and end with anchors. base: an anchor before all of them. */
+static bool insitu__split_line_trim(struct insitu__split_line *line, int64_t base) {
+  struct insitu__geometry_interval *trimmed = NULL;
+  bool ok = true;
+
+  if (line->stride == 1) return true;
+  for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(line->segments); i++) {
+    struct insitu__geometry_interval in = line->segments[i];
+    in.lo = insitu__split_anchor_from(line, base, in.lo);
+    if (in.lo >= in.hi) continue;
+    in.hi = in.lo + (int64_t)((insitu__split_count(line, in.lo, in.hi) - 1) * line->stride) + 1;
+    ok = insitu__split_add(&trimmed, in);
+  }
+
+  INSITU__ARRAY_FREE(line->segments);
+  line->segments = trimmed;
+  return ok;
+}
+
+/* Counts units and anchors of a line whose segments are known. False: no memory. */
+static bool insitu__split_line_units(struct insitu__split_line *line) {
+  uint64_t n = INSITU__ARRAY_LEN(line->segments);
+
+  line->unit_first = insitu__mem_alloc(n, sizeof *line->unit_first);
+  line->anchor_first = insitu__mem_alloc(n, sizeof *line->anchor_first);
+  if (!line->unit_first || !line->anchor_first) return false;
+  for (uint64_t i = 0; i < n; i++) {
+    struct insitu__geometry_interval in = line->segments[i];
+    line->unit_first[i] = line->units;
+    line->anchor_first[i] = line->anchors;
+    line->units += (uint64_t)(in.hi - 1) / line->group - (uint64_t)in.lo / line->group + 1;
+    line->anchors += insitu__split_count(line, in.lo, in.hi);
+  }
+
+  return true;
+}
+
+/* The unit of a line that holds an index, or false and the hole around the index. Indexes behind a
+ * unit's last anchor are in a hole, those between its anchors are not. */
+static bool insitu__split_line_find(const struct insitu__split_line *line, int64_t index,
+    uint64_t *unit, struct insitu__split_piece *piece) {
+  uint64_t lo, n = INSITU__ARRAY_LEN(line->segments);
+
+  /* the first segment that ends beyond the index */
+  INSITU__BASE_BISECT(lo, 0, n, line->segments[mid].hi <= index);
+  *piece = (struct insitu__split_piece){.lo = lo ? line->segments[lo - 1].hi : INT64_MIN,
+      .hi = lo < n ? line->segments[lo].lo : INT64_MAX};
+  if (lo == n || line->segments[lo].lo > index) return false;
+  uint64_t group = (uint64_t)index / line->group;
+  uint64_t first = (uint64_t)line->segments[lo].lo / line->group;
+  struct insitu__split_piece u = insitu__split_piece(line, lo, group);
+  if (index < u.lo) { /* before the group's first anchor, behind the last of the group before */
+    piece->lo = insitu__split_piece(line, lo, group - 1).hi;
+    piece->hi = u.lo;
+    return false;
+  }
+  if (index >= u.hi) {
+    piece->lo = u.hi;
+    piece->hi = insitu__split_piece(line, lo, group + 1).lo;
+    return false;
+  }
+
+  *piece = u;
+  *unit = line->unit_first[lo] + (group - first);
+  return true;
+}
+
+/* Lists a unit of a line that holds less than line->most anchors: where the part has one factor, as
+ * the order wants such units; else `size` is how many anchors it holds, for now. False: no memory.
+ */
+static bool insitu__split_short(
+    struct insitu__split_part *p, struct insitu__split_line *line, uint64_t unit, uint64_t rows) {
+  struct insitu__order_irregular irregular = {unit, rows};
+  struct insitu__split_odd odd = {.unit = unit, .size = rows};
+
+  if (p->n_factors == 1) return INSITU__ARRAY_PUSH(p->irregular, irregular);
+  return INSITU__ARRAY_PUSH(line->odd, odd);
+}
+
+/* Lists the short units of a segment: where every group has as many anchors, only the first and the
+ * last unit may be. False: no memory. */
+static bool insitu__split_line_short(
+    struct insitu__split_part *p, struct insitu__split_line *line, uint64_t segment) {
+  struct insitu__geometry_interval in = line->segments[segment];
+  uint64_t first = (uint64_t)in.lo / line->group, last = (uint64_t)(in.hi - 1) / line->group;
+  bool even = line->group % line->stride == 0;
+
+  for (uint64_t group = first; group <= last; group++) {
+    uint64_t n = insitu__split_piece(line, segment, group).n;
+    uint64_t unit = line->unit_first[segment] + (group - first);
+    if (n < line->most && !insitu__split_short(p, line, unit, n)) return false;
+    if (even && group < last) group = insitu__base_max(group, last - 1);
+  }
+
+  return true;
+}
+
+/* The number of a size in the line's list; a new one is added. UINT64_MAX: no memory. */
+static uint64_t insitu__split_size(struct insitu__split_line *line, uint64_t rows) {
+  uint64_t n = INSITU__ARRAY_LEN(line->sizes);
+  struct insitu__split_size one = {.rows = rows};
+
+  for (uint64_t i = 0; i < n; i++)
+    if (line->sizes[i].rows == rows) return i;
+  return INSITU__ARRAY_PUSH(line->sizes, one) ? n : UINT64_MAX;
+}
+
+/* Sizes of units of one of several lines: the largest first, then in the order of their first
+ * units. Stops once there are more sizes than classes may be, which insitu__split_classes refuses.
+ * False: no memory. */
+static bool insitu__split_line_sizes(struct insitu__split_line *line) {
+  uint64_t n = INSITU__ARRAY_LEN(line->odd), largest = 0, at = 0;
+
+  if (n < line->units) largest = line->most;
+  for (uint64_t i = 0; i < n; i++) largest = insitu__base_max(largest, line->odd[i].size);
+  line->most = largest;
+  if (insitu__split_size(line, largest) == UINT64_MAX) return false;
+  line->sizes[0].units = line->units - n;
+  line->by_size = insitu__mem_alloc(n, sizeof *line->by_size);
+  if (!line->by_size) return false;
+
+  struct insitu__split_odd *odd = NULL; /* without those that are of the largest size after all */
+  bool ok = true;
+  for (uint64_t i = 0; ok && i < n; i++) {
+    struct insitu__split_odd one = line->odd[i];
+    one.size = insitu__split_size(line, one.size);
+    ok = one.size != UINT64_MAX;
+    if (INSITU__ARRAY_LEN(line->sizes) > INSITU__MAX_CLASSES) break;
+    if (ok) one.number = line->sizes[one.size].units++;
+    if (ok && one.size) ok = INSITU__ARRAY_PUSH(odd, one);
+  }
+
+  INSITU__ARRAY_FREE(line->odd);
+  line->odd = odd;
+  for (uint64_t i = 1; i < INSITU__ARRAY_LEN(line->sizes); i++) {
+    line->sizes[i].first = at;
+    at += line->sizes[i].units;
+  }
+  for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(odd); i++)
+    line->by_size[line->sizes[odd[i].size].first + odd[i].number] = odd[i].unit;
+  return ok;
+}
+
+/* The i-th unit of a size. Those of the first size are all that are not odd. */
+static uint64_t insitu__split_of_size(
+    const struct insitu__split_line *line, uint64_t size, uint64_t i) {
+  if (size) return line->by_size[line->sizes[size].first + i];
+  uint64_t before; /* odd units before the one that is looked for */
+  INSITU__BASE_BISECT(before, 0, INSITU__ARRAY_LEN(line->odd), line->odd[mid].unit - mid <= i);
+  return i + before;
+}
+
+/* The size of a unit of a line, and its number among the units of that size. */
+static uint64_t insitu__split_size_of(
+    const struct insitu__split_line *line, uint64_t unit, uint64_t *number) {
+  uint64_t lo, n = INSITU__ARRAY_LEN(line->odd);
+  INSITU__BASE_BISECT(lo, 0, n, line->odd[mid].unit < unit);
+  bool odd = lo < n && line->odd[lo].unit == unit;
+  *number = odd ? line->odd[lo].number : unit - lo;
+  return odd ? line->odd[lo].size : 0;
+}
+
+/* ---- parts: products of lines ---- */
+
+/* Factor number f of a part: see LIST in the head of this section. */
+static inline const struct insitu__split_line *insitu__split_factor(
+    const struct insitu__split_part *p, unsigned f) {
+  if (!p->list.n_axes) return &p->line[f];
+  return f ? &p->line[p->list.n_axes - 1 + f] : &p->list.line;
+}
+
+/* Anchors of a listed unit. */
+static inline uint64_t insitu__split_listed(const struct insitu__split_list *list, uint64_t unit) {
+  const struct insitu__split_line *line = &list->line;
+  uint64_t end = unit + 1 < line->units ? line->anchor_first[unit + 1] : line->anchors;
+  return end - line->anchor_first[unit];
+}
+
+/* Lists the units of a list that have less anchors than the largest. False: no memory. */
+static bool insitu__split_list_short(struct insitu__split_part *p) {
+  struct insitu__split_line *line = &p->list.line;
+  bool ok = true;
+
+  for (uint64_t unit = 0; unit < line->units; unit++)
+    line->most = insitu__base_max(line->most, insitu__split_listed(&p->list, unit));
+  for (uint64_t unit = 0; ok && unit < line->units; unit++) {
+    uint64_t n = insitu__split_listed(&p->list, unit);
+    if (n < line->most) ok = insitu__split_short(p, line, unit, n);
+  }
+  if (ok && p->n_factors > 1 && line->units) ok = insitu__split_line_sizes(line);
+  return ok;
+}
+
+/* The classes of units of a part with several factors: one for each choice of a size along each
+ * factor. */
+static insitu_status insitu__split_classes(struct insitu__split_part *p, insitu_error *err) {
+  p->n_classes = 1;
+  for (unsigned k = 0; k < p->n_factors; k++) {
+    uint64_t sizes = INSITU__ARRAY_LEN(insitu__split_factor(p, k)->sizes);
+    p->n_classes = insitu__base_min(p->n_classes * sizes, INSITU__MAX_CLASSES + 1);
+  }
+
+  if (p->n_classes > INSITU__MAX_CLASSES)
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open: units along the axes have so many different lengths that they make more than %d "
+        "classes; %s",
+        INSITU__MAX_CLASSES,
+        p->list.n_axes
+            ? "list a grid of patches (patches = 0), or use a smaller unit_chunks"
+            : "use a contiguous split, a larger unit_chunks, or a stride that divides chunks");
+  p->classes = insitu__mem_alloc(2 * p->n_classes, sizeof *p->classes);
+  p->class_first = insitu__mem_alloc(p->n_classes, sizeof *p->class_first);
+  if (!p->classes || !p->class_first)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
+
+  uint64_t units = 0;
+  for (uint64_t c = 0; c < p->n_classes; c++) {
+    uint64_t rest = c, n = 1, rows = 1;
+    for (unsigned k = p->n_factors; k-- > 0;) {
+      const struct insitu__split_line *line = insitu__split_factor(p, k);
+      uint64_t sizes = INSITU__ARRAY_LEN(line->sizes);
+      n *= line->sizes[rest % sizes].units;
+      rows *= line->sizes[rest % sizes].rows;
+      rest /= sizes;
+    }
+    p->classes[2 * c] = n;
+    p->classes[2 * c + 1] = rows;
+    p->class_first[c] = units;
+    units += n;
+  }
+
+  return INSITU_OK;
+}
+
+/* Makes a part out of its lines, whose segments are known, and of its list. */
+static insitu_status insitu__split_product(struct insitu__split_part *p, insitu_error *err) {
+  bool ok = true, fits = true;
+  unsigned listed = p->list.n_axes;
+  p->n_factors = listed ? p->n_lines - listed + 1 : p->n_lines;
+  p->units = p->anchors = p->unit_rows = 1;
+
+  for (unsigned k = 0; ok && k < p->n_lines; k++) {
+    struct insitu__split_line *line = &p->line[k];
+    if (!line->most) line->most = insitu__base_ceil_div(line->group, line->stride);
+    ok = insitu__split_line_units(line);
+    if (k < listed) continue;
+    for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(line->segments); i++)
+      ok = insitu__split_line_short(p, line, i);
+    if (ok && p->n_factors > 1 && line->units) ok = insitu__split_line_sizes(line);
+  }
+
+  if (ok && listed) ok = insitu__split_list_short(p);
+  for (unsigned f = 0; ok && f < p->n_factors; f++) {
+    const struct insitu__split_line *line = insitu__split_factor(p, f);
+    fits = fits && insitu__base_mul(p->units, line->units, &p->units) &&
+           insitu__base_mul(p->anchors, line->anchors, &p->anchors) &&
+           insitu__base_mul(p->unit_rows, line->most, &p->unit_rows);
+  }
+
+  if (!ok)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
+  if (!fits)
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open: the axes make more than 2^64 samples; draw along fewer axes, or give ranges");
+  p->n_irregular = INSITU__ARRAY_LEN(p->irregular);
+  return p->n_factors > 1 && p->units ? insitu__split_classes(p, err) : INSITU_OK;
+}
+
+/* Leaves of a line the anchors that have a partner in every array. False: no memory. */
+static bool insitu__split_partners(
+    struct insitu__split_line *line, const struct insitu__geometry *g) {
+  bool ok = true;
+
+  for (uint64_t i = 0; ok && i < g->n_arrays; i++) {
+    const struct insitu__map *map = g->arrays[i].map;
+    struct insitu__geometry_interval *narrower = NULL;
+    if (!map) continue;
+    for (uint64_t k = 0; ok && k < INSITU__ARRAY_LEN(line->segments); k++) {
+      struct insitu__geometry_interval in = line->segments[k], run;
+      for (int64_t at = in.lo; ok && at < in.hi; at = run.hi) {
+        if (!insitu__map_run(map, at, &run.lo, &run.hi)) break;
+        ok = insitu__split_add(&narrower, insitu__split_overlap(run, in));
+      }
+    }
+    INSITU__ARRAY_FREE(line->segments);
+    line->segments = narrower;
+  }
+
+  return ok;
+}
+
+/* Leaves of a line the anchors whose reads all lie inside. A sample with several reads may have
+ * them in different intervals of `inside`, so each view narrows the segments by itself. Each takes
+ * time by the number of intervals, never of samples. False: no memory. */
+static bool insitu__split_narrow(struct insitu__split_line *line,
+    const struct insitu__geometry_interval *inside, const struct insitu__geometry *g) {
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    if (insitu__geometry_again(g, i)) continue; /* it would narrow nothing */
+    for (uint64_t v = 0; v < a->n_views; v++) {
+      struct insitu__geometry_interval *narrower = NULL;
+      if (a->views[v].again) continue; /* nor would this */
+      bool ok = insitu__split_meet(&narrower, line->segments, inside, a, &a->views[v]);
+      INSITU__ARRAY_FREE(line->segments);
+      line->segments = narrower;
+      if (!ok) return false;
+    }
+  }
+
+  return true;
+}
+
+/* The anchors at which every view shows an index of the archive; none: it ends before it begins. */
+static struct insitu__geometry_interval insitu__split_whole(const struct insitu__geometry *g) {
+  int64_t samples = (int64_t)g->samples;
+  struct insitu__geometry_interval whole = {0, samples};
+
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    for (uint64_t v = 0; v < a->n_views; v++)
+      whole = insitu__split_overlap(whole, insitu__geometry_anchors(a, &a->views[v], 0, samples));
+  }
+  return whole;
+}
+
+/* Listed anchors whose index on the axis of a line is less than `end`. */
+static uint64_t insitu__split_listed_below(const struct insitu__split_line *line, int64_t end) {
+  uint64_t below;
+  INSITU__BASE_BISECT(below, 0, line->n_listed, (int64_t)line->listed[mid] < end);
+  return below;
+}
+
+/* Anchors in a list of intervals along a line. With a list of samples, those that are listed. base:
+ * an anchor that is not behind any of them. */
+static uint64_t insitu__split_total(const struct insitu__split_line *line,
+    const struct insitu__geometry_interval *list, int64_t base) {
+  uint64_t n = 0;
+
+  for (uint64_t i = 0; line->listed && i < INSITU__ARRAY_LEN(list); i++)
+    n +=
+        insitu__split_listed_below(line, list[i].hi) - insitu__split_listed_below(line, list[i].lo);
+  if (line->listed) return n;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
+    n += insitu__split_count(line, base, list[i].hi) - insitu__split_count(line, base, list[i].lo);
+  return n;
+}
+
+/* Leaves of a list what another one has, too. False: no memory. */
+static bool insitu__split_keep(
+    struct insitu__geometry_interval **list, const struct insitu__geometry_interval *other) {
+  struct insitu__geometry_interval *kept = NULL;
+  bool ok = insitu__split_meet(&kept, *list, other, NULL, NULL);
+
+  INSITU__ARRAY_FREE(*list);
+  *list = kept;
+  return ok;
+}
+
+/* Takes from a line the anchors at which a view shows what is excluded. False: no memory. */
+static bool insitu__split_hide(struct insitu__split_line *line, const struct insitu__split *s,
+    const struct insitu__geometry_array *a, const struct insitu__geometry_view *view) {
+  const int64_t far = INT64_MAX / 4;
+  struct insitu__geometry_interval *rest = NULL, between = {-far, -far};
+  uint64_t n = INSITU__ARRAY_LEN(s->shown);
+  bool ok = true;
+
+  for (uint64_t i = 0; ok && i < n; i++) {
+    struct insitu__geometry_interval out = {far, far};
+    if (i + 1 < n) out = insitu__geometry_anchors(a, view, s->shown[i].hi, s->shown[i + 1].lo);
+    if (out.hi <= out.lo && i + 1 < n) continue;
+    between.hi = out.lo;
+    ok = insitu__split_add(&rest, between);
+    between.lo = out.hi;
+  }
+
+  ok = ok && insitu__split_keep(&line->segments, rest);
+  INSITU__ARRAY_FREE(rest);
+  return ok;
+}
+
+/* Begins the line of one part along the axis that steps count along: the anchors of its range
+ * without what is excluded, which the range loses, too. base: the first index that takes part.
+ * False: no memory. */
+static bool insitu__split_exclude(struct insitu__split_part *p, const struct insitu__split *s,
+    int64_t base, const struct insitu__geometry *g) {
+  struct insitu__split_line *line = &p->line[g->along];
+  bool ok = true;
+
+  p->left[INSITU_DROP_OTHER_SPLIT] = insitu__split_total(line, p->range, base);
+  if (s->shown) ok = insitu__split_keep(&p->range, s->shown);
+  ok = ok && insitu__split_meet(&line->segments, p->range, p->range, NULL, NULL); /* a copy */
+  for (uint64_t i = 0; ok && s->shown && i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    if (insitu__geometry_again(g, i)) continue; /* it would hide nothing else */
+    for (uint64_t v = 0; ok && v < a->n_views; v++)
+      if (!a->views[v].again) ok = insitu__split_hide(line, s, a, &a->views[v]);
+  }
+
+  if (!ok) return false;
+  p->left[INSITU_DROP_EXCLUDED] = insitu__split_total(line, line->segments, base);
+  return true;
+}
+
+/* Ends that line, once the gap has cut the range, too. whole: see insitu__split_whole; base: the
+ * first index that takes part; spill: reads may leave the range. False: no memory. */
+static bool insitu__split_cut(struct insitu__split_part *p,
+    const struct insitu__geometry_interval *whole, int64_t base, bool spill,
+    const struct insitu__geometry *g) {
+  struct insitu__split_line *line = &p->line[g->along];
+
+  if (!insitu__split_keep(&line->segments, p->range)) return false;
+  p->left[INSITU_DROP_GAP] = insitu__split_total(line, line->segments, base);
+  if (!insitu__split_partners(line, g)) return false;
+  p->left[INSITU_DROP_NO_PARTNER] = insitu__split_total(line, line->segments, base);
+  if (!insitu__split_keep(&line->segments, whole)) return false;
+  p->left[INSITU_DROP_ARCHIVE_EDGE] = insitu__split_total(line, line->segments, base);
+  if (!spill && !insitu__split_narrow(line, p->range, g)) return false;
+  p->left[INSITU_DROP_SPLIT_EDGE] = insitu__split_total(line, line->segments, base);
+  return insitu__split_line_trim(line, base);
+}
+
+/* ---- from units to anchors, and back ---- */
+
+/* Anchors that units share along each line; or, with `none`, indexes at which there are none. */
+struct insitu__split_unit {
+  bool none;
+  uint64_t unit[INSITU__MAX_AXES]; /* of the factors */
+  /* first anchor, one past the last; along listed axes the indexes of the cell */
+  int64_t lo[INSITU__MAX_AXES], hi[INSITU__MAX_AXES];
+  uint64_t n[INSITU__MAX_AXES]; /* anchors along each line that is not listed */
+  uint64_t first, count;        /* its anchors in insitu__split_list.at */
+};
+
+/* Unit numbers along the factors, of a unit of the part. shuffled: by what kind of number it is
+ * named where there are several factors. */
+static void insitu__split_unit_lines(
+    const struct insitu__split_part *p, bool shuffled, uint64_t unit, uint64_t *units) {
+  uint64_t class = 0;
+
+  if (p->n_factors == 1) {
+    units[0] = unit;
+    return;
+  }
+  if (shuffled) {
+    class = insitu__split_last(p->class_first, p->n_classes, unit);
+    unit -= p->class_first[class];
+  }
+  for (unsigned k = p->n_factors; k-- > 0;) {
+    const struct insitu__split_line *line = insitu__split_factor(p, k);
+    uint64_t sizes = INSITU__ARRAY_LEN(line->sizes), size = class % sizes;
+    uint64_t n = shuffled ? line->sizes[size].units : line->units;
+    units[k] = shuffled ? insitu__split_of_size(line, size, unit % n) : unit % n;
+    class /= sizes;
+    unit /= n;
+  }
+}
+
+/* The number of the unit of the part that is the product of these units of its factors. */
+static uint64_t insitu__split_unit_number(
+    const struct insitu__split_part *p, bool shuffled, const uint64_t *units) {
+  uint64_t class = 0, unit = 0;
+
+  if (p->n_factors == 1) return units[0];
+  for (unsigned k = 0; k < p->n_factors; k++) {
+    const struct insitu__split_line *line = insitu__split_factor(p, k);
+    uint64_t number = units[k], size = 0, n = line->units;
+    if (shuffled) {
+      size = insitu__split_size_of(line, units[k], &number);
+      n = line->sizes[size].units;
+    }
+    class = class * INSITU__ARRAY_LEN(line->sizes) + size;
+    unit = unit * n + number;
+  }
+
+  return shuffled ? p->class_first[class] + unit : unit;
+}
+
+/* A unit of factor number f. Of a list only counts are told. */
+static struct insitu__split_piece insitu__split_factor_unit(
+    const struct insitu__split_part *p, unsigned f, uint64_t unit) {
+  if (f || !p->list.n_axes) return insitu__split_line_unit(insitu__split_factor(p, f), unit);
+  return (struct insitu__split_piece){
+      .n = insitu__split_listed(&p->list, unit), .before = p->list.line.anchor_first[unit]};
+}
+
+/* How many anchors of the part come before a unit in row-major order. */
+static uint64_t insitu__split_before(const struct insitu__split_part *p, const uint64_t *units) {
+  uint64_t sum = 0, inside = 1, behind = p->anchors;
+
+  for (unsigned k = 0; k < p->n_factors; k++) {
+    struct insitu__split_piece u = insitu__split_factor_unit(p, k, units[k]);
+    behind /= insitu__split_factor(p, k)->anchors;
+    sum += u.before * inside * behind;
+    inside *= u.n;
+  }
+
+  return sum;
+}
+
+/* For an order of a sequential epoch: the first anchor, in row-major order of units, of the unit
+ * with that row-major number. */
+static uint64_t insitu__split_unit_begin(const void *part, uint64_t unit) {
+  const struct insitu__split_part *p = part;
+  uint64_t units[INSITU__MAX_AXES] = {0};
+
+  if (unit >= p->units) return p->anchors;
+  insitu__split_unit_lines(p, false, unit, units);
+  return insitu__split_before(p, units);
+}
+
+/* The same backwards: the unit that holds an anchor. */
+static uint64_t insitu__split_unit_of(const void *part, uint64_t anchor) {
+  const struct insitu__split_part *p = part;
+  uint64_t units[INSITU__MAX_AXES] = {0}, inside = 1, behind = p->anchors;
+
+  for (unsigned k = 0; k < p->n_factors; k++) {
+    const struct insitu__split_line *line = insitu__split_factor(p, k);
+    behind /= line->anchors;
+    uint64_t nth = anchor / (inside * behind);
+    bool list = p->list.n_axes && !k;
+    units[k] = list ? insitu__split_last(line->anchor_first, line->units, nth)
+                    : insitu__split_line_nth(line, nth);
+    struct insitu__split_piece u = insitu__split_factor_unit(p, k, units[k]);
+    anchor -= u.before * inside * behind;
+    inside *= u.n;
+  }
+
+  return insitu__split_unit_number(p, false, units);
+}
+
+/* ---- lists of samples ---- */
+
+/* The cells of a list: one group along each line. samples: indexes on each axis. */
+static insitu_status insitu__split_list_frame(
+    struct insitu__split_part *p, const uint64_t *samples, unsigned n_axes, insitu_error *err) {
+  struct insitu__split_list *list = &p->list;
+  uint64_t box = 1, all = 1;
+  bool fits = true;
+
+  list->n_axes = n_axes;
+  for (unsigned k = 0; k < n_axes; k++) {
+    const struct insitu__split_line *line = &p->line[k];
+    bool blocks = list->blocks && k == n_axes - 1;
+    list->extent[k] = blocks ? line->most : insitu__base_min(line->group, samples[k]);
+    list->cells[k] = blocks ? INSITU__ARRAY_LEN(line->segments)
+                            : insitu__base_ceil_div(samples[k], list->extent[k]);
+    fits = fits && insitu__base_mul(box, list->extent[k], &box) &&
+           insitu__base_mul(all, list->cells[k], &all);
+  }
+
+  if (!fits || box > UINT32_MAX || !insitu__base_mul(all, box, &all))
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "open: with a list of samples a unit spans at most 2^32 - 1 indexes of all axes, and the "
+        "archive 2^64; lower unit_chunks or the strides of sample axes, raise those of patches, or "
+        "draw along fewer axes");
+  return INSITU_OK;
+}
+
+/* Sorts numbers: ascending, a byte at a time. spare: room for as many. */
+static void insitu__split_sort(uint64_t *numbers, uint64_t *spare, uint64_t n) {
+  uint64_t *from = numbers, *to = spare;
+  uint64_t sorted = 1;
+
+  while (sorted < n && numbers[sorted - 1] <= numbers[sorted]) sorted++;
+  if (sorted >= n) return;
+  for (unsigned shift = 0; shift < 64; shift += 8) {
+    uint64_t place[256] = {0}, at = 0;
+    for (uint64_t i = 0; i < n; i++) place[from[i] >> shift & 255]++;
+    if (place[from[0] >> shift & 255] == n) continue;
+    for (int b = 0; b < 256; b++) {
+      uint64_t count = place[b];
+      place[b] = at;
+      at += count;
+    }
+    for (uint64_t i = 0; i < n; i++) to[place[from[i] >> shift & 255]++] = from[i];
+    uint64_t *other = from;
+    from = to;
+    to = other;
+  }
+
+  if (from != numbers) memcpy(numbers, from, n * sizeof *numbers);
+}
+
+/* Whether an index is in a list of intervals. */
+static bool insitu__split_inside(const struct insitu__geometry_interval *list, int64_t index) {
+  uint64_t i, n = INSITU__ARRAY_LEN(list);
+  INSITU__BASE_BISECT(i, 0, n, list[mid].hi <= index); /* the first that ends behind the index */
+  return i < n && list[i].lo <= index;
+}
+
+/* Lists in a part whose frame is set the anchors that its line along `along` has; of a single
+ * image, which has no such line, all. keys: of each anchor the number of its cell times the anchors
+ * that a cell has room for, and its number in the cell; ascending. keep: how many the part has. */
+static insitu_status insitu__split_list_fill(struct insitu__split_part *p, unsigned along,
+    const uint64_t *keys, uint64_t n, uint64_t keep, insitu_error *err) {
+  struct insitu__split_list *list = &p->list;
+  const struct insitu__geometry_interval *segments = p->line[along].segments;
+  bool all = along >= list->n_axes;
+  uint64_t box = 1, inner = 1, outer = 1, cell = 0, extent = all ? 1 : list->extent[along];
+  uint64_t *first = NULL, begin = 0, end = 0;
+  bool ok, fresh = true;
+
+  for (unsigned k = 0; k < list->n_axes; k++) {
+    box *= list->extent[k];
+    inner *= k > along ? list->extent[k] : 1;
+    outer *= k > along ? list->cells[k] : 1;
+  }
+
+  list->at = insitu__mem_alloc(keep, sizeof *list->at);
+  ok = list->at != NULL;
+  for (uint64_t i = 0; ok && i < n; i++) {
+    if (!i || keys[i] >= end) { /* the next cell */
+      cell = keys[i] / box;
+      begin = cell * box;
+      end = begin + box;
+      fresh = true;
+    }
+    uint64_t at = keys[i] - begin;
+    if (!all) {
+      uint64_t index = cell / outer % list->cells[along] * extent + at / inner % extent;
+      if (!insitu__split_inside(segments, (int64_t)index)) continue;
+    }
+    if (fresh)
+      ok = INSITU__ARRAY_PUSH(list->cell, cell) && INSITU__ARRAY_PUSH(first, list->line.anchors);
+    fresh = false;
+    assert(list->line.anchors < keep);
+    list->at[list->line.anchors++] = (uint32_t)at;
+  }
+
+  uint64_t units = list->line.units = INSITU__ARRAY_LEN(list->cell);
+  if (ok) list->line.anchor_first = insitu__mem_alloc(units, sizeof *first);
+  ok = ok && list->line.anchor_first;
+  if (ok && units) memcpy(list->line.anchor_first, first, units * sizeof *first);
+  INSITU__ARRAY_FREE(first);
+  if (ok) return INSITU_OK;
+  return insitu__error_set(
+      err, INSITU_E_NOMEM, "open: no memory for a list of %" PRIu64 " samples; list fewer", keep);
+}
+
+/* The indexes of a listed unit along its listed axes, and where its anchors are listed. */
+static void insitu__split_list_unit(
+    const struct insitu__split_part *p, uint64_t unit, struct insitu__split_unit *u) {
+  const struct insitu__split_list *list = &p->list;
+  uint64_t cell = list->cell[unit];
+
+  for (unsigned k = list->n_axes; k-- > 0; cell /= list->cells[k]) {
+    uint64_t at = cell % list->cells[k];
+    struct insitu__split_piece piece = {.lo = (int64_t)(at * list->extent[k])};
+    piece.hi = piece.lo + (int64_t)list->extent[k];
+    if (list->blocks && k == list->n_axes - 1) piece = insitu__split_line_unit(&p->line[k], at);
+    u->lo[k] = piece.lo;
+    u->hi[k] = piece.hi;
+  }
+  u->first = list->line.anchor_first[unit];
+  u->count = insitu__split_listed(list, unit);
+}
+
+/* The listed coordinates of anchor number `within` among the listed ones of a unit. */
+static inline void insitu__split_listed_anchor(const struct insitu__split_list *list,
+    const struct insitu__split_unit *u, uint64_t within, int64_t *anchor) {
+  uint64_t at = list->at[u->first + within];
+
+  for (unsigned k = list->n_axes; k-- > 0; at /= list->extent[k])
+    anchor[k] = u->lo[k] + (int64_t)(at % list->extent[k]);
+}
+
+/* The key of an anchor: see insitu__split_list_fill. block: of a patch of a grid; within: its
+ * number there. */
+static uint64_t insitu__split_list_key(
+    const struct insitu__split_list *list, const int64_t *anchor, uint64_t block, uint64_t within) {
+  uint64_t cell = 0, at = 0, box = 1;
+
+  for (unsigned k = 0; k < list->n_axes; k++) {
+    bool patch = list->blocks && k == list->n_axes - 1;
+    uint64_t c = patch ? block : (uint64_t)anchor[k] / list->extent[k];
+    cell = cell * list->cells[k] + c;
+    at = at * list->extent[k] + (patch ? within : (uint64_t)anchor[k] - c * list->extent[k]);
+    box *= list->extent[k];
+  }
+
+  return cell * box + at;
+}
+
+/* Lists the anchors of a part in another one, whose units have another size along one axis. */
+static insitu_status insitu__split_list_again(struct insitu__split_part *p,
+    const struct insitu__split_part *from, unsigned along, insitu_error *err) {
+  const struct insitu__split_list *old = &from->list;
+  struct insitu__split_list *list = &p->list;
+  uint64_t n = old->line.anchors, samples[INSITU__MAX_AXES], at = 0;
+
+  list->blocks = old->blocks;
+  for (unsigned k = 0; k < old->n_axes; k++) samples[k] = old->cells[k] * old->extent[k];
+  insitu_status status = insitu__split_list_frame(p, samples, old->n_axes, err);
+  if (status) return status;
+  uint64_t *keys = insitu__mem_alloc(n, 2 * sizeof *keys);
+  if (!keys)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "restore: no memory for a list of %" PRIu64 " samples; give the process more memory", n);
+
+  for (uint64_t unit = 0; unit < old->line.units; unit++) {
+    struct insitu__split_unit u = {0};
+    unsigned last = old->n_axes - 1;
+    uint64_t block = old->cell[unit] % old->cells[last];
+    insitu__split_list_unit(from, unit, &u);
+    for (uint64_t i = 0; i < u.count; i++) {
+      int64_t anchor[INSITU__MAX_AXES];
+      insitu__split_listed_anchor(old, &u, i, anchor);
+      keys[at++] =
+          insitu__split_list_key(list, anchor, block, (uint64_t)(anchor[last] - u.lo[last]));
+    }
+  }
+
+  insitu__split_sort(keys, keys + n, n);
+  status = insitu__split_list_fill(p, along, keys, n, n, err);
+  insitu__mem_free(keys);
+  return status;
+}
+
+/* ---- patches ---- */
+
+/* The high word of a product: a number below n out of a random word, each as likely as can be. */
+static inline uint64_t insitu__split_below(uint64_t random, uint64_t n) {
+  __extension__ typedef unsigned __int128 wide;
+  return (uint64_t)((wide)random * n >> 64);
+}
+
+/* A block of patches: the first elements [lo, lo + n * stride) along each axis. */
+struct insitu__split_block {
+  int64_t lo[INSITU__MAX_AXES];
+  uint64_t n[INSITU__MAX_AXES];
+  uint64_t first; /* the number of its first patch; where they are drawn, of those of its group */
+};
+
+/* The block whose numbers along the lines of origins are given; `first` is left to the caller. */
+static void insitu__split_block_at(
+    const struct insitu__split_part *o, const uint64_t *units, struct insitu__split_block *block) {
+  for (unsigned j = 0; j < o->n_lines; j++) {
+    struct insitu__split_piece piece = insitu__split_line_unit(&o->line[j], units[j]);
+    block->lo[j] = piece.lo - (int64_t)o->line[j].shift;
+    block->n[j] = piece.n;
+  }
+}
+
+/* The block that a group of patches is drawn from: see PATCHES in the head of this section. chunk:
+ * the key of the epoch and of the sample's unit. */
+static void insitu__split_drawn_block(const struct insitu__split_part *o, uint64_t chunk,
+    uint64_t group, uint64_t groups, struct insitu__split_block *block) {
+  __extension__ typedef unsigned __int128 wide;
+  uint64_t units[INSITU__MAX_AXES] = {0}, begin, shift;
+
+  begin = insitu__split_below(insitu__order_mix(chunk ^ 1), o->anchors);
+  shift = insitu__split_below(insitu__order_mix(chunk ^ 2), groups);
+  wide at = (wide)((group + shift) % groups) * o->anchors + begin;
+  uint64_t unit = insitu__split_unit_of(o, (uint64_t)(at / groups));
+  insitu__split_unit_lines(o, false, unit, units);
+  insitu__split_block_at(o, units, block);
+}
+
+/* The key of a sample's unit in an epoch: the numbers of its groups along the sample axes. */
+static uint64_t insitu__split_unit_key(
+    const struct insitu__split_part *p, uint64_t epoch_key, const int64_t *anchor) {
+  uint64_t key = epoch_key;
+
+  for (unsigned k = 0; k + 1 < p->n_lines; k++)
+    key = insitu__order_mix(key ^ (uint64_t)anchor[k] / p->line[k].group);
+  return key;
+}
+
+/* A search for blocks whose patches may begin in [lo, hi) along each axis. */
+struct insitu__split_near {
+  int64_t lo[INSITU__MAX_AXES], hi[INSITU__MAX_AXES];
+  uint64_t group; /* of drawn patches: the next one to look at */
+  uint64_t from[INSITU__MAX_AXES], to[INSITU__MAX_AXES]; /* of a grid: blocks [from, to), */
+  uint64_t at[INSITU__MAX_AXES];                         /* and the next one to look at */
+  bool none;
+};
+
+/* Begins a search; lo and hi are set. */
+static void insitu__split_near_begin(const struct insitu__split *s, struct insitu__split_near *n) {
+  n->group = 0;
+  n->none = false;
+  for (unsigned j = 0; s->grid && j < s->origins.n_lines; j++) {
+    const struct insitu__split_line *line = &s->origins.line[j];
+    struct insitu__geometry_interval all = line->segments[0];
+    int64_t lo = n->lo[j] > all.lo ? n->lo[j] : all.lo, hi = n->hi[j] < all.hi ? n->hi[j] : all.hi;
+    n->none = n->none || lo >= hi;
+    if (n->none) return;
+    uint64_t first = (uint64_t)all.lo / line->group;
+    n->from[j] = n->at[j] = (uint64_t)lo / line->group - first;
+    n->to[j] = insitu__base_min((uint64_t)(hi - 1) / line->group - first + 1, line->units);
+    n->none = n->from[j] >= n->to[j];
+  }
+}
+
+/* The next block of a grid. */
+static bool insitu__split_near_grid(const struct insitu__split_part *o,
+    struct insitu__split_near *n, struct insitu__split_block *block) {
+  if (n->none) return false;
+  block->first = insitu__split_before(o, n->at);
+  insitu__split_block_at(o, n->at, block);
+  n->none = true;
+  for (unsigned j = o->n_lines; j-- > 0;) {
+    if (++n->at[j] < n->to[j]) {
+      n->none = false;
+      break;
+    }
+    n->at[j] = n->from[j];
+  }
+  return true;
+}
+
+/* The next block that is near, for the sample of an anchor, and one past the number of its last
+ * patch; false: there is none. */
+static bool insitu__split_near_next(const struct insitu__split *s,
+    const struct insitu__split_part *p, uint64_t key, const int64_t *anchor,
+    struct insitu__split_near *n, struct insitu__split_block *block, uint64_t *end) {
+  const struct insitu__split_part *o = &s->origins;
+  const struct insitu__split_line *line = &p->line[p->n_lines - 1];
+
+  if (s->grid) {
+    if (!insitu__split_near_grid(o, n, block)) return false;
+    uint64_t patches = 1;
+    for (unsigned j = 0; j < o->n_lines; j++) patches *= block->n[j];
+    *end = block->first + patches;
+    return true;
+  }
+  key = insitu__split_unit_key(p, key, anchor);
+  while (n->group < line->units) {
+    uint64_t group = n->group++;
+    bool near = true;
+    insitu__split_drawn_block(o, key, group, line->units, block);
+    for (unsigned j = 0; j < o->n_lines; j++)
+      near = near && block->lo[j] < n->hi[j] && block->lo[j] + (int64_t)block->n[j] > n->lo[j];
+    if (!near) continue;
+    block->first = group * line->group;
+    *end = insitu__base_min(block->first + line->group, line->anchors);
+    return true;
+  }
+  return false;
+}
+
+/* The block of an anchor's patch. key: of the epoch. */
+static void insitu__split_patch_block(const struct insitu__split *s,
+    const struct insitu__split_part *p, uint64_t key, const int64_t *anchor,
+    struct insitu__split_block *block) {
+  const struct insitu__split_line *line = &p->line[p->n_lines - 1];
+  uint64_t number = (uint64_t)anchor[p->n_lines - 1];
+
+  if (s->grid) {
+    const struct insitu__split_part *o = &s->origins;
+    uint64_t units[INSITU__MAX_AXES] = {0};
+    insitu__split_unit_lines(o, false, insitu__split_unit_of(o, number), units);
+    block->first = insitu__split_before(o, units);
+    insitu__split_block_at(o, units, block);
+    return;
+  }
+  block->first = number / line->group * line->group;
+  insitu__split_drawn_block(&s->origins, insitu__split_unit_key(p, key, anchor),
+      number / line->group, line->units, block);
+}
+
+/* Where an anchor's patch begins along each axis, in its block. */
+static void insitu__split_patch_origin(const struct insitu__split *s,
+    const struct insitu__split_part *p, uint64_t key, const int64_t *anchor,
+    const struct insitu__split_block *block, int64_t *origin) {
+  uint64_t within = (uint64_t)anchor[p->n_lines - 1] - block->first;
+
+  if (s->grid) {
+    for (unsigned j = s->origins.n_lines; j-- > 0; within /= block->n[j])
+      origin[j] = block->lo[j] + (int64_t)(within % block->n[j] * s->origins.line[j].stride);
+    return;
+  }
+  for (unsigned k = 0; k < p->n_lines; k++) key = insitu__order_mix(key ^ (uint64_t)anchor[k]);
+  for (unsigned j = 0; j < s->origins.n_lines; j++)
+    origin[j] =
+        block->lo[j] + (int64_t)insitu__split_below(insitu__order_mix(key ^ j), block->n[j]);
+}
+
+/* ---- from anchors to units ---- */
+
+/* In a sequential epoch units stand in the order of their numbers. */
+static uint64_t insitu__split_same(const void *part, uint64_t unit) {
+  (void)part;
+  return unit;
+}
+
+/* A unit by its number. */
+static void insitu__split_unit_at(const struct insitu__split_part *p, bool shuffled, uint64_t unit,
+    struct insitu__split_unit *u) {
+  unsigned listed = p->list.n_axes, first = listed ? listed - 1 : 0;
+  insitu__split_unit_lines(p, shuffled, unit, u->unit);
+  u->none = false;
+  if (listed) insitu__split_list_unit(p, u->unit[0], u);
+  for (unsigned k = listed; k < p->n_lines; k++) {
+    struct insitu__split_piece piece = insitu__split_line_unit(&p->line[k], u->unit[k - first]);
+    u->lo[k] = piece.lo;
+    u->hi[k] = piece.hi;
+    u->n[k] = piece.n;
+  }
+}
+
+/* The anchor that has number `within` in a unit. */
+static inline void insitu__split_anchor(const struct insitu__split_part *p,
+    const struct insitu__split_unit *u, uint64_t within, int64_t *anchor) {
+  for (unsigned k = p->n_lines; k-- > p->list.n_axes;) {
+    uint64_t at = k ? within % u->n[k] : within;
+    anchor[k] = u->lo[k] + (int64_t)(at * p->line[k].stride);
+    if (k) within /= u->n[k];
+  }
+  if (p->list.n_axes) insitu__split_listed_anchor(&p->list, u, within, anchor);
+}
+
+/* Whether u is the answer for a place: a line of indexes along the last axis begins there. Indexes
+ * that a stride leaves out lie in no unit; on the last axis they lie in one, since a line goes on
+ * with anchors; and those of a cell that are not listed lie in one. */
+static inline bool insitu__split_unit_holds(
+    const struct insitu__split_part *p, const struct insitu__split_unit *u, const int64_t *place) {
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    uint64_t stride = p->line[k].stride;
+    if (place[k] < u->lo[k] || place[k] >= u->hi[k]) return false;
+    if (stride == 1 || u->none || k == p->n_lines - 1 || k < p->list.n_axes) continue;
+    if ((uint64_t)(place[k] - u->lo[k]) % stride) return false;
+  }
+  return true;
+}
+
+/* Makes u the hole along line k whose bounds there are set. */
+static void insitu__split_hole(
+    const struct insitu__split_part *p, unsigned k, struct insitu__split_unit *u) {
+  u->none = true;
+  for (unsigned other = 0; other < p->n_lines; other++) {
+    if (other == k) continue;
+    u->lo[other] = INT64_MIN;
+    u->hi[other] = INT64_MAX;
+  }
+}
+
+/* The cell along line k of a list that holds an index, or false and the hole around the index. */
+static bool insitu__split_cell_find(const struct insitu__split_part *p, unsigned k, int64_t index,
+    uint64_t *cell, struct insitu__split_piece *piece) {
+  const struct insitu__split_list *list = &p->list;
+  int64_t extent = (int64_t)list->extent[k];
+
+  if (k >= list->n_axes || (list->blocks && k == list->n_axes - 1))
+    return insitu__split_line_find(&p->line[k], index, cell, piece);
+  *piece = (struct insitu__split_piece){.lo = INT64_MIN, .hi = 0};
+  if (index < 0) return false;
+  *cell = (uint64_t)index / list->extent[k];
+  bool found = *cell < list->cells[k];
+  if (!found) *cell = list->cells[k];
+  piece->lo = (int64_t)*cell * extent;
+  piece->hi = found ? piece->lo + extent : INT64_MAX;
+  return found;
+}
+
+/* The unit that holds a place, or the hole around it: see insitu__split_unit_holds. */
+static void insitu__split_find(
+    const struct insitu__split_part *p, const int64_t *place, struct insitu__split_unit *u) {
+  const struct insitu__split_list *list = &p->list;
+  unsigned first = list->n_axes ? list->n_axes - 1 : 0; /* of the lines: factor 0 */
+  uint64_t cell = 0, at, n = list->line.units;
+
+  u->none = false;
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    struct insitu__split_piece piece;
+    bool found = insitu__split_cell_find(p, k, place[k], &at, &piece), last = k == p->n_lines - 1;
+    u->lo[k] = piece.lo;
+    u->hi[k] = piece.hi;
+    u->n[k] = piece.n;
+    bool listed = k < list->n_axes;
+    if (found && !last && !listed && (uint64_t)(place[k] - piece.lo) % p->line[k].stride) {
+      found = false;
+      u->lo[k] = place[k];
+      u->hi[k] = place[k] + 1;
+    }
+    if (!found) {
+      insitu__split_hole(p, k, u);
+      return;
+    }
+    if (listed) cell = cell * list->cells[k] + at;
+    else u->unit[k - first] = at;
+  }
+
+  if (!list->n_axes) return;
+  INSITU__BASE_BISECT(at, 0, n, list->cell[mid] < cell);
+  u->none = at == n || list->cell[at] != cell;
+  if (u->none) return;
+  u->unit[0] = at;
+  u->first = list->line.anchor_first[at];
+  u->count = insitu__split_listed(list, at);
+}
+
+/* Anchors of a unit that follow each other along the last line. */
+struct insitu__split_row {
+  uint64_t skip;   /* indexes before the first */
+  uint64_t n;      /* how many; each is the line's stride behind the one before */
+  uint64_t within; /* the number of the first in the unit */
+  int64_t next;    /* the index from which on others may follow */
+};
+
+/* The same of a listed unit. Where the last line is not listed, its sample has all patches of the
+ * unit, or none. */
+static void insitu__split_row_listed(const struct insitu__split_part *p,
+    const struct insitu__split_unit *u, const int64_t *place, int64_t end,
+    struct insitu__split_row *row) {
+  unsigned last = p->n_lines - 1;
+  bool whole = p->list.n_axes == p->n_lines;
+  const uint32_t *at = p->list.at + u->first;
+  uint64_t from = 0, stride = p->line[last].stride; /* from: the place's number in its cell */
+  for (unsigned k = 0; k < p->list.n_axes; k++)
+    from = from * p->list.extent[k] + (uint64_t)(place[k] - u->lo[k]);
+  uint64_t to = from + (whole ? (uint64_t)(end - place[last]) : 1), lo;
+
+  INSITU__BASE_BISECT(lo, 0, u->count, at[mid] < from);
+  *row = (struct insitu__split_row){.within = lo, .next = end};
+  if (lo == u->count || at[lo] >= to) return;
+  if (!whole) {
+    row->within = lo * u->n[last] + (uint64_t)(place[last] - u->lo[last]);
+    row->n = (uint64_t)(end - place[last]);
+    return;
+  }
+  row->skip = at[lo] - from;
+  while (
+      lo + row->n < u->count && at[lo + row->n] == at[lo] + row->n * stride && at[lo + row->n] < to)
+    row->n++;
+  row->next = place[last] + (int64_t)(row->skip + (row->n - 1) * stride) + 1;
+}
+
+/* The first anchors of a unit along the last line, from a place that the unit holds up to an index.
+ */
+static inline void insitu__split_row(const struct insitu__split_part *p,
+    const struct insitu__split_unit *u, const int64_t *place, int64_t end,
+    struct insitu__split_row *row) {
+  unsigned last = p->n_lines - 1;
+
+  if (p->list.n_axes) {
+    insitu__split_row_listed(p, u, place, end, row);
+    return;
+  }
+  *row = (struct insitu__split_row){.next = end};
+  for (unsigned k = 0; k < p->n_lines; k++)
+    row->within = row->within * u->n[k] + insitu__split_count(&p->line[k], u->lo[k], place[k]);
+  int64_t first = place[last];
+  if (p->line[last].stride > 1)
+    first = insitu__split_anchor_from(&p->line[last], u->lo[last], first);
+  row->skip = (uint64_t)(first - place[last]);
+  if (first < end) row->n = insitu__split_count(&p->line[last], first, end);
+}
+
+/* >>split -------------------------------------------------------------------------------------- */
+/* Which part gets what: from fractions, ranges or a manifest to ranges, from the list of samples to
+ * what is listed, and from both to the parts of >>units, whose names begin alike. Also the split as
+ * the text of a manifest. Pure; runs on the reactor thread while the loader opens. */
+
+/* ---- chunks and ranges of the parts, manifests ---- */
+
+/* Sorts chunk numbers, behind which there is room for as many, and adds them to a list. False: no
+ * memory. */
 static bool insitu__split_from_chunks(
     struct insitu__geometry_interval **list, uint64_t *chunk, uint64_t n) {
   bool ok = true;
 
-  qsort(chunk, (size_t)n, sizeof *chunk, insitu__split_compare);
+  insitu__split_sort(chunk, chunk + n, n);
   for (uint64_t i = 0; ok && i < n; i++) {
     int64_t c = (int64_t)chunk[i];
     ok = insitu__split_add(list, (struct insitu__geometry_interval){c, c + 1});
@@ -26599,7 +28468,7 @@ static insitu_status insitu__split_by_fraction(
     uint64_t end = insitu__base_min(chunks, (uint64_t)((double)chunks * sum + 0.5));
     bool ok = true;
     if (desc->split_shuffled) {
-      uint64_t *drawn = (uint64_t *)insitu__mem_alloc(end - cut, sizeof *drawn);
+      uint64_t *drawn = insitu__mem_alloc(end - cut, 2 * sizeof *drawn);
       for (uint64_t i = cut; drawn && i < end; i++)
         drawn[i - cut] = insitu__order_perm_fwd(&perm, i);
       ok = drawn && insitu__split_from_chunks(&s->part[p].chunks, drawn, end - cut);
@@ -26628,19 +28497,20 @@ static insitu_status insitu__split_manifest_part(struct insitu__geometry_interva
     return insitu__error_set(err, INSITU_E_SPLIT,
         "open, manifest %s: chunks.%s is no list of at most 2^27 chunk numbers; correct it", path,
         name);
-  uint64_t *chunk = (uint64_t *)insitu__mem_alloc(n, sizeof *chunk);
+  uint64_t *chunk = insitu__mem_alloc(n, 2 * sizeof *chunk);
   if (!chunk)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "open, manifest %s: no memory for %" PRIu64 " chunk numbers; give the process more memory",
         path, n);
   insitu_status s = INSITU_OK;
-  for (int t = insitu__text_json_first(j, list); !s && t >= 0;
-       t = insitu__text_json_next(j, t), k++)
-    if (!insitu__text_json_u64(j, t, &chunk[k]) || chunk[k] >= chunks)
+  INSITU__TEXT_JSON_EACH (t, j, list) {
+    if (!s && (!insitu__text_json_u64(j, t, &chunk[k]) || chunk[k] >= chunks))
       s = insitu__error_set(err, INSITU_E_SPLIT,
           "open, manifest %s: entry %" PRIu64 " of chunks.%s is no chunk number below %" PRIu64
           "; write the manifest anew for this archive",
           path, k, name, chunks);
+    k++;
+  }
   if (!s && !insitu__split_from_chunks(into, chunk, n))
     s = insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
@@ -26655,8 +28525,7 @@ static insitu_status insitu__split_manifest_part(struct insitu__geometry_interva
 
 /* For qsort of exclusions: ascending, equal ones as the manifest has them. */
 static int insitu__split_compare_excluded(const void *x, const void *y) {
-  const struct insitu__split_exclusion *a = (const struct insitu__split_exclusion *)x,
-                                       *b = (const struct insitu__split_exclusion *)y;
+  const struct insitu__split_exclusion *a = x, *b = y;
 
   if (a->lo != b->lo) return a->lo < b->lo ? -1 : 1;
   if (a->hi != b->hi) return a->hi < b->hi ? -1 : 1;
@@ -26674,7 +28543,7 @@ static insitu_status insitu__split_manifest_excluded(struct insitu__split *s,
   if (!insitu__text_json_is_array(j, list) || n > INSITU__MAX_EXCLUSIONS)
     return insitu__error_set(err, INSITU_E_SPLIT,
         "open, manifest %s: excluded is no list of at most 2^20 ranges; correct it", path);
-  for (int e = insitu__text_json_first(j, list); e >= 0; e = insitu__text_json_next(j, e), k++) {
+  INSITU__TEXT_JSON_EACH (e, j, list) {
     struct insitu__split_exclusion x = {0};
     int reason = insitu__text_json_get(j, e, "reason");
     if (!insitu__text_json_i64(j, insitu__text_json_get(j, e, "start"), &x.lo) ||
@@ -26686,18 +28555,25 @@ static insitu_status insitu__split_manifest_excluded(struct insitu__split *s,
           "archive's %" PRIu64 "; correct it",
           path, k, samples);
     if (reason >= 0) {
-      int64_t bytes = insitu__text_json_string(j, reason, s->reasons + *used, INSITU__MAX_REASON);
+      char *text = s->reasons + *used;
+      int64_t bytes = insitu__text_json_string(j, reason, text, INSITU__MAX_REASON);
       if (bytes < 0)
         return insitu__error_set(err, INSITU_E_SPLIT,
             "open, manifest %s: the reason of entry %" PRIu64
             " of excluded is no text of less than %d bytes; shorten it",
             path, k, INSITU__MAX_REASON);
+      if (!insitu__text_is_utf8(text))
+        return insitu__error_set(err, INSITU_E_SPLIT,
+            "open, manifest %s: the reason of entry %" PRIu64
+            " of excluded is no UTF-8; write the file as UTF-8",
+            path, k);
       x.reason = *used;
       *used += (uint64_t)bytes + 1;
     }
     if (!INSITU__ARRAY_PUSH(s->excluded, x))
       return insitu__error_set(err, INSITU_E_NOMEM,
           "open, manifest %s: no memory for what is excluded; give the process more memory", path);
+    k++;
   }
 
   return INSITU_OK;
@@ -26711,7 +28587,7 @@ static bool insitu__split_shown(struct insitu__split *s, const struct insitu__ge
   bool ok = true;
 
   s->whole_chunks = true;
-  if (n) qsort(s->excluded, (size_t)n, sizeof *s->excluded, insitu__split_compare_excluded);
+  if (n) qsort(s->excluded, n, sizeof *s->excluded, insitu__split_compare_excluded);
   for (uint64_t i = 0; ok && i <= n; i++) {
     between.hi = i < n ? s->excluded[i].lo : far;
     bool begins = between.hi > between.lo; /* else this exclusion goes on with those before it */
@@ -26734,7 +28610,7 @@ static insitu_status insitu__split_manifest_facts(const struct insitu__text_json
   } fact[] = {{"n_samples", g->samples}, {"sample_chunk_size", g->chunk},
       {"n_chunks", insitu__base_ceil_div(g->samples, g->chunk)}};
 
-  for (size_t i = 0; i < sizeof fact / sizeof *fact; i++) {
+  for (size_t i = 0; i < INSITU__BASE_COUNT(fact); i++) {
     uint64_t got;
     int token = insitu__text_json_get(j, 0, fact[i].key);
     if (token < 0 && !listed) continue;
@@ -26798,7 +28674,7 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
         s, &j, lists, insitu__base_ceil_div(g->samples, g->chunk), path, err);
   if (!status && (beside >= 0 || within >= 0)) {
     uint64_t used = 1;
-    s->reasons = (char *)insitu__mem_alloc(n + 2, 1);
+    s->reasons = insitu__mem_alloc(n + 2, 1);
     if (!s->reasons)
       status = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
     if (!status)
@@ -26807,7 +28683,7 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
       status = insitu__split_manifest_excluded(s, &j, within, g->samples, &used, path, err);
     if (!status && !insitu__split_shown(s, g))
       status = insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
-    char *shorter = status ? NULL : (char *)insitu__mem_realloc(s->reasons, used);
+    char *shorter = status ? NULL : insitu__mem_realloc(s->reasons, used);
     if (shorter) s->reasons = shorter;
   }
 
@@ -26891,677 +28767,6 @@ static bool insitu__split_gap(struct insitu__split *s, int64_t gap) {
   return ok;
 }
 
-/* ---- lines: anchors along one axis, and their units ---- */
-
-/* Anchors among the indexes [lo, hi), of which lo is one. */
-static inline uint64_t insitu__split_count(
-    const struct insitu__split_line *line, int64_t lo, int64_t hi) {
-  uint64_t n = (uint64_t)(hi - lo);
-  return line->stride == 1 ? n : insitu__base_ceil_div(n, line->stride);
-}
-
-/* The first anchor at index lo or behind it. base: an anchor that is not behind lo. */
-static inline int64_t insitu__split_anchor_from(
-    const struct insitu__split_line *line, int64_t base, int64_t lo) {
-  return base + (int64_t)(insitu__split_count(line, base, lo) * line->stride);
-}
-
-/* A unit of a line. */
-struct insitu__split_piece {
-  int64_t lo, hi;  /* its first anchor, and one past its last */
-  uint64_t n;      /* anchors */
-  uint64_t before; /* anchors of the line before it */
-};
-
-/* The unit in group number `group` of the archive's indexes, of a segment that reaches into it. */
-static struct insitu__split_piece insitu__split_piece(
-    const struct insitu__split_line *line, uint64_t segment, uint64_t group) {
-  struct insitu__geometry_interval in = line->segments[segment];
-  int64_t begin = (int64_t)(group * line->group), end = begin + (int64_t)line->group;
-  struct insitu__split_piece u = {.lo = in.lo, .hi = in.hi};
-
-  if (begin > in.lo) u.lo = insitu__split_anchor_from(line, in.lo, begin);
-  if (end < in.hi) u.hi = end;
-  u.n = insitu__split_count(line, u.lo, u.hi);
-  u.hi = u.lo + (int64_t)((u.n - 1) * line->stride) + 1;
-  u.before = line->anchor_first[segment] + insitu__split_count(line, in.lo, u.lo);
-  return u;
-}
-
-/* The last entry of an ascending list, whose first entry is 0, that is at most `number`. */
-static uint64_t insitu__split_last(const uint64_t *list, uint64_t n, uint64_t number) {
-  uint64_t i = 0;
-
-  while (n - i > 1) {
-    uint64_t mid = i + (n - i) / 2;
-    if (list[mid] <= number) i = mid;
-    else n = mid;
-  }
-
-  return i;
-}
-
-/* A unit by its number in the line. */
-static struct insitu__split_piece insitu__split_line_unit(
-    const struct insitu__split_line *line, uint64_t unit) {
-  uint64_t i = insitu__split_last(line->unit_first, INSITU__ARRAY_LEN(line->segments), unit);
-  uint64_t first = (uint64_t)line->segments[i].lo / line->group;
-  return insitu__split_piece(line, i, first + (unit - line->unit_first[i]));
-}
-
-/* The unit that holds anchor number x of the line. */
-static uint64_t insitu__split_line_nth(const struct insitu__split_line *line, uint64_t x) {
-  uint64_t i = insitu__split_last(line->anchor_first, INSITU__ARRAY_LEN(line->segments), x);
-  uint64_t lo = (uint64_t)line->segments[i].lo,
-           at = lo + (x - line->anchor_first[i]) * line->stride;
-  return line->unit_first[i] + (at / line->group - lo / line->group);
-}
-
-/* Makes the segments begin and end with anchors. base: an anchor before all of them. */
-static bool insitu__split_line_trim(struct insitu__split_line *line, int64_t base) {
-  struct insitu__geometry_interval *trimmed = NULL;
-  bool ok = true;
-
-  if (line->stride == 1) return true;
-  for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(line->segments); i++) {
-    struct insitu__geometry_interval in = line->segments[i];
-    in.lo = insitu__split_anchor_from(line, base, in.lo);
-    if (in.lo >= in.hi) continue;
-    in.hi = in.lo + (int64_t)((insitu__split_count(line, in.lo, in.hi) - 1) * line->stride) + 1;
-    ok = insitu__split_add(&trimmed, in);
-  }
-
-  INSITU__ARRAY_FREE(line->segments);
-  line->segments = trimmed;
-  return ok;
-}
-
-/* Counts units and anchors of a line whose segments are known. False: no memory. */
-static bool insitu__split_line_units(struct insitu__split_line *line) {
-  uint64_t n = INSITU__ARRAY_LEN(line->segments);
-
-  line->unit_first = (uint64_t *)insitu__mem_alloc(n, sizeof *line->unit_first);
-  line->anchor_first = (uint64_t *)insitu__mem_alloc(n, sizeof *line->anchor_first);
-  if (!line->unit_first || !line->anchor_first) return false;
-  for (uint64_t i = 0; i < n; i++) {
-    struct insitu__geometry_interval in = line->segments[i];
-    line->unit_first[i] = line->units;
-    line->anchor_first[i] = line->anchors;
-    line->units += (uint64_t)(in.hi - 1) / line->group - (uint64_t)in.lo / line->group + 1;
-    line->anchors += insitu__split_count(line, in.lo, in.hi);
-  }
-
-  return true;
-}
-
-/* Calls back for each unit of a segment that may hold less than line->most anchors: where every
- * group has as many anchors, only the first and the last unit. False: the callback says so. */
-static bool insitu__split_line_short(const struct insitu__split_line *line, uint64_t segment,
-    bool (*found)(void *user, uint64_t unit, uint64_t rows), void *user) {
-  struct insitu__geometry_interval in = line->segments[segment];
-  uint64_t first = (uint64_t)in.lo / line->group, last = (uint64_t)(in.hi - 1) / line->group;
-  bool even = line->group % line->stride == 0;
-
-  for (uint64_t group = first; group <= last; group++) {
-    uint64_t n = insitu__split_piece(line, segment, group).n;
-    uint64_t unit = line->unit_first[segment] + (group - first);
-    if (n < line->most && !found(user, unit, n)) return false;
-    if (even && group < last) group = insitu__base_max(group, last - 1);
-  }
-
-  return true;
-}
-
-/* Lists a short unit of a part with one line. */
-static bool insitu__split_irregular(void *user, uint64_t unit, uint64_t rows) {
-  struct insitu__split_part *p = (struct insitu__split_part *)user;
-  struct insitu__order_irregular entry = {unit, rows};
-  return INSITU__ARRAY_PUSH(p->irregular, entry);
-}
-
-/* Lists a short unit of one of several lines; `size` is how many anchors it holds, for now. */
-static bool insitu__split_odd(void *user, uint64_t unit, uint64_t rows) {
-  struct insitu__split_line *line = (struct insitu__split_line *)user;
-  struct insitu__split_odd entry = {.unit = unit, .size = rows};
-  return INSITU__ARRAY_PUSH(line->odd, entry);
-}
-
-/* The number of a size in the line's list; a new one is added. UINT64_MAX: no memory. */
-static uint64_t insitu__split_size(struct insitu__split_line *line, uint64_t rows) {
-  uint64_t n = INSITU__ARRAY_LEN(line->sizes);
-  struct insitu__split_size one = {.rows = rows};
-
-  for (uint64_t i = 0; i < n; i++)
-    if (line->sizes[i].rows == rows) return i;
-  return INSITU__ARRAY_PUSH(line->sizes, one) ? n : UINT64_MAX;
-}
-
-/* Sizes of units of one of several lines: the largest first, then in the order of their first
- * units. False: no memory. */
-static bool insitu__split_line_sizes(struct insitu__split_line *line) {
-  uint64_t n = INSITU__ARRAY_LEN(line->odd), largest = 0, at = 0;
-
-  if (n < line->units) largest = line->most;
-  for (uint64_t i = 0; i < n; i++) largest = insitu__base_max(largest, line->odd[i].size);
-  line->most = largest;
-  if (insitu__split_size(line, largest) == UINT64_MAX) return false;
-  line->sizes[0].units = line->units - n;
-  line->by_size = (uint64_t *)insitu__mem_alloc(n, sizeof *line->by_size);
-  if (!line->by_size) return false;
-
-  struct insitu__split_odd *odd = NULL; /* without those that are of the largest size after all */
-  bool ok = true;
-  for (uint64_t i = 0; ok && i < n; i++) {
-    struct insitu__split_odd one = line->odd[i];
-    one.size = insitu__split_size(line, one.size);
-    ok = one.size != UINT64_MAX;
-    if (ok) one.number = line->sizes[one.size].units++;
-    if (ok && one.size) ok = INSITU__ARRAY_PUSH(odd, one);
-  }
-
-  INSITU__ARRAY_FREE(line->odd);
-  line->odd = odd;
-  for (uint64_t i = 1; i < INSITU__ARRAY_LEN(line->sizes); i++) {
-    line->sizes[i].first = at;
-    at += line->sizes[i].units;
-  }
-  for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(odd); i++)
-    line->by_size[line->sizes[odd[i].size].first + odd[i].number] = odd[i].unit;
-  return ok;
-}
-
-/* The i-th unit of a size. Those of the first size are all that are not odd. */
-static uint64_t insitu__split_of_size(
-    const struct insitu__split_line *line, uint64_t size, uint64_t i) {
-  if (size) return line->by_size[line->sizes[size].first + i];
-  uint64_t lo = 0, hi = INSITU__ARRAY_LEN(line->odd);
-
-  while (lo < hi) { /* lo becomes the number of odd units before the one that is looked for */
-    uint64_t mid = lo + (hi - lo) / 2;
-    if (line->odd[mid].unit - mid <= i) lo = mid + 1;
-    else hi = mid;
-  }
-
-  return i + lo;
-}
-
-/* The size of a unit of a line, and its number among the units of that size. */
-static uint64_t insitu__split_size_of(
-    const struct insitu__split_line *line, uint64_t unit, uint64_t *number) {
-  uint64_t lo = 0, n = INSITU__ARRAY_LEN(line->odd), hi = n;
-
-  while (lo < hi) {
-    uint64_t mid = lo + (hi - lo) / 2;
-    if (line->odd[mid].unit < unit) lo = mid + 1;
-    else hi = mid;
-  }
-
-  bool odd = lo < n && line->odd[lo].unit == unit;
-  *number = odd ? line->odd[lo].number : unit - lo;
-  return odd ? line->odd[lo].size : 0;
-}
-
-/* ---- parts: products of lines ---- */
-
-/* The classes of units of a part with several lines: one for each choice of a size along each
- * line. */
-static insitu_status insitu__split_classes(struct insitu__split_part *p, insitu_error *err) {
-  p->n_classes = 1;
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    uint64_t sizes = INSITU__ARRAY_LEN(p->line[k].sizes);
-    p->n_classes = insitu__base_min(p->n_classes * sizes, INSITU__MAX_CLASSES + 1);
-  }
-
-  if (p->n_classes > INSITU__MAX_CLASSES)
-    return insitu__error_set(err, INSITU_E_SPLIT,
-        "open: units along the axes have so many different lengths that they make more than %d "
-        "classes; use a contiguous split, a larger unit_chunks, or a stride that divides chunks",
-        INSITU__MAX_CLASSES);
-  p->classes = (uint64_t *)insitu__mem_alloc(2 * p->n_classes, sizeof *p->classes);
-  p->class_first = (uint64_t *)insitu__mem_alloc(p->n_classes, sizeof *p->class_first);
-  if (!p->classes || !p->class_first)
-    return insitu__error_set(
-        err, INSITU_E_NOMEM, "open: no memory for the split; give the process more memory");
-
-  uint64_t units = 0;
-  for (uint64_t c = 0; c < p->n_classes; c++) {
-    uint64_t rest = c, n = 1, rows = 1;
-    for (unsigned k = p->n_lines; k-- > 0;) {
-      uint64_t sizes = INSITU__ARRAY_LEN(p->line[k].sizes);
-      n *= p->line[k].sizes[rest % sizes].units;
-      rows *= p->line[k].sizes[rest % sizes].rows;
-      rest /= sizes;
-    }
-    p->classes[2 * c] = n;
-    p->classes[2 * c + 1] = rows;
-    p->class_first[c] = units;
-    units += n;
-  }
-
-  return INSITU_OK;
-}
-
-/* Makes a part out of its lines, whose segments are known. */
-static insitu_status insitu__split_product(struct insitu__split_part *p, insitu_error *err) {
-  bool ok = true, fits = true;
-  p->units = p->anchors = p->unit_rows = 1;
-
-  for (unsigned k = 0; ok && k < p->n_lines; k++) {
-    struct insitu__split_line *line = &p->line[k];
-    bool only = p->n_lines == 1;
-    if (!line->most) line->most = insitu__base_ceil_div(line->group, line->stride);
-    ok = insitu__split_line_units(line);
-    for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(line->segments); i++)
-      ok = insitu__split_line_short(line, i, only ? insitu__split_irregular : insitu__split_odd,
-          only ? (void *)p : (void *)line);
-    if (ok && !only && line->units) ok = insitu__split_line_sizes(line);
-    fits = fits && insitu__base_mul(p->units, line->units, &p->units) &&
-           insitu__base_mul(p->anchors, line->anchors, &p->anchors) &&
-           insitu__base_mul(p->unit_rows, line->most, &p->unit_rows);
-  }
-
-  if (!ok)
-    return insitu__error_set(
-        err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
-  if (!fits)
-    return insitu__error_set(err, INSITU_E_SPLIT,
-        "open: the axes make more than 2^64 samples; draw along fewer axes, or give ranges");
-  p->n_irregular = INSITU__ARRAY_LEN(p->irregular);
-  return p->n_lines > 1 && p->units ? insitu__split_classes(p, err) : INSITU_OK;
-}
-
-/* Leaves of a line the anchors that have a partner in every array. False: no memory. */
-static bool insitu__split_partners(
-    struct insitu__split_line *line, const struct insitu__geometry *g) {
-  bool ok = true;
-
-  for (uint64_t i = 0; ok && i < g->n_arrays; i++) {
-    const struct insitu__map *map = g->arrays[i].map;
-    struct insitu__geometry_interval *narrower = NULL;
-    if (!map) continue;
-    for (uint64_t k = 0; ok && k < INSITU__ARRAY_LEN(line->segments); k++) {
-      struct insitu__geometry_interval in = line->segments[k], run;
-      for (int64_t at = in.lo; ok && at < in.hi; at = run.hi) {
-        if (!insitu__map_run(map, at, &run.lo, &run.hi)) break;
-        ok = insitu__split_add(&narrower, insitu__split_overlap(run, in));
-      }
-    }
-    INSITU__ARRAY_FREE(line->segments);
-    line->segments = narrower;
-  }
-
-  return ok;
-}
-
-/* Leaves of a line the anchors whose reads all lie inside. A sample with several reads may have
- * them in different intervals of `inside`, so each view narrows the segments by itself. Each takes
- * time by the number of intervals, never of samples. False: no memory. */
-static bool insitu__split_narrow(struct insitu__split_line *line,
-    const struct insitu__geometry_interval *inside, const struct insitu__geometry *g) {
-  for (uint64_t i = 0; i < g->n_arrays; i++) {
-    const struct insitu__geometry_array *a = &g->arrays[i];
-    if (insitu__geometry_again(g, i)) continue; /* it would narrow nothing */
-    for (uint64_t v = 0; v < a->n_views; v++) {
-      struct insitu__geometry_interval *narrower = NULL;
-      if (a->views[v].again) continue; /* nor would this */
-      bool ok = insitu__split_meet(&narrower, line->segments, inside, a, &a->views[v]);
-      INSITU__ARRAY_FREE(line->segments);
-      line->segments = narrower;
-      if (!ok) return false;
-    }
-  }
-
-  return true;
-}
-
-/* The anchors at which every view shows an index of the archive; none: it ends before it begins. */
-static struct insitu__geometry_interval insitu__split_whole(const struct insitu__geometry *g) {
-  int64_t samples = (int64_t)g->samples;
-  struct insitu__geometry_interval whole = {0, samples};
-
-  for (uint64_t i = 0; i < g->n_arrays; i++) {
-    const struct insitu__geometry_array *a = &g->arrays[i];
-    for (uint64_t v = 0; v < a->n_views; v++)
-      whole = insitu__split_overlap(whole, insitu__geometry_anchors(a, &a->views[v], 0, samples));
-  }
-  return whole;
-}
-
-/* Anchors in a list of intervals along a line. base: an anchor that is not behind any of them. */
-static uint64_t insitu__split_total(const struct insitu__split_line *line,
-    const struct insitu__geometry_interval *list, int64_t base) {
-  uint64_t n = 0;
-
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
-    n += insitu__split_count(line, base, list[i].hi) - insitu__split_count(line, base, list[i].lo);
-  return n;
-}
-
-/* Leaves of a list what another one has, too. False: no memory. */
-static bool insitu__split_keep(
-    struct insitu__geometry_interval **list, const struct insitu__geometry_interval *other) {
-  struct insitu__geometry_interval *kept = NULL;
-  bool ok = insitu__split_meet(&kept, *list, other, NULL, NULL);
-
-  INSITU__ARRAY_FREE(*list);
-  *list = kept;
-  return ok;
-}
-
-/* Takes from a line the anchors at which a view shows what is excluded. False: no memory. */
-static bool insitu__split_hide(struct insitu__split_line *line, const struct insitu__split *s,
-    const struct insitu__geometry_array *a, const struct insitu__geometry_view *view) {
-  const int64_t far = INT64_MAX / 4;
-  struct insitu__geometry_interval *rest = NULL, between = {-far, -far};
-  uint64_t n = INSITU__ARRAY_LEN(s->shown);
-  bool ok = true;
-
-  for (uint64_t i = 0; ok && i < n; i++) {
-    struct insitu__geometry_interval out = {far, far};
-    if (i + 1 < n) out = insitu__geometry_anchors(a, view, s->shown[i].hi, s->shown[i + 1].lo);
-    if (out.hi <= out.lo && i + 1 < n) continue;
-    between.hi = out.lo;
-    ok = insitu__split_add(&rest, between);
-    between.lo = out.hi;
-  }
-
-  ok = ok && insitu__split_keep(&line->segments, rest);
-  INSITU__ARRAY_FREE(rest);
-  return ok;
-}
-
-/* Begins the line of one part along the axis that steps count along: the anchors of its range
- * without what is excluded, which the range loses, too. base: the first index that takes part.
- * False: no memory. */
-static bool insitu__split_exclude(struct insitu__split_part *p, const struct insitu__split *s,
-    int64_t base, const struct insitu__geometry *g) {
-  struct insitu__split_line *line = &p->line[g->along];
-  bool ok = true;
-
-  p->left[INSITU_DROP_OTHER_SPLIT] = insitu__split_total(line, p->range, base);
-  if (s->shown) ok = insitu__split_keep(&p->range, s->shown);
-  ok = ok && insitu__split_meet(&line->segments, p->range, p->range, NULL, NULL); /* a copy */
-  for (uint64_t i = 0; ok && s->shown && i < g->n_arrays; i++)
-    for (uint64_t v = 0; ok && v < g->arrays[i].n_views; v++)
-      if (!g->arrays[i].views[v].again)
-        ok = insitu__split_hide(line, s, &g->arrays[i], &g->arrays[i].views[v]);
-  if (!ok) return false;
-  p->left[INSITU_DROP_EXCLUDED] = insitu__split_total(line, line->segments, base);
-  return true;
-}
-
-/* Ends that line, once the gap has cut the range, too. whole: see insitu__split_whole; base: the
- * first index that takes part; spill: reads may leave the range. False: no memory. */
-static bool insitu__split_cut(struct insitu__split_part *p,
-    const struct insitu__geometry_interval *whole, int64_t base, bool spill,
-    const struct insitu__geometry *g) {
-  struct insitu__split_line *line = &p->line[g->along];
-
-  if (!insitu__split_keep(&line->segments, p->range)) return false;
-  p->left[INSITU_DROP_GAP] = insitu__split_total(line, line->segments, base);
-  if (!insitu__split_partners(line, g)) return false;
-  p->left[INSITU_DROP_NO_PARTNER] = insitu__split_total(line, line->segments, base);
-  if (!insitu__split_keep(&line->segments, whole)) return false;
-  p->left[INSITU_DROP_ARCHIVE_EDGE] = insitu__split_total(line, line->segments, base);
-  if (!spill && !insitu__split_narrow(line, p->range, g)) return false;
-  p->left[INSITU_DROP_SPLIT_EDGE] = insitu__split_total(line, line->segments, base);
-  return insitu__split_line_trim(line, base);
-}
-
-/* ---- from units to anchors, and back ---- */
-
-/* Unit numbers along the lines, of a unit of the part. shuffled: by what kind of number it is named
- * where there are several lines. */
-static void insitu__split_unit_lines(
-    const struct insitu__split_part *p, bool shuffled, uint64_t unit, uint64_t *units) {
-  uint64_t class = 0;
-
-  if (p->n_lines == 1) {
-    units[0] = unit;
-    return;
-  }
-  if (shuffled) {
-    class = insitu__split_last(p->class_first, p->n_classes, unit);
-    unit -= p->class_first[class];
-  }
-  for (unsigned k = p->n_lines; k-- > 0;) {
-    const struct insitu__split_line *line = &p->line[k];
-    uint64_t sizes = INSITU__ARRAY_LEN(line->sizes), size = class % sizes;
-    uint64_t n = shuffled ? line->sizes[size].units : line->units;
-    units[k] = shuffled ? insitu__split_of_size(line, size, unit % n) : unit % n;
-    class /= sizes;
-    unit /= n;
-  }
-}
-
-/* The number of the unit of the part that is the product of these units of its lines. */
-static uint64_t insitu__split_unit_number(
-    const struct insitu__split_part *p, bool shuffled, const uint64_t *units) {
-  uint64_t class = 0, unit = 0;
-
-  if (p->n_lines == 1) return units[0];
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    const struct insitu__split_line *line = &p->line[k];
-    uint64_t number = units[k], size = 0, n = line->units;
-    if (shuffled) {
-      size = insitu__split_size_of(line, units[k], &number);
-      n = line->sizes[size].units;
-    }
-    class = class * INSITU__ARRAY_LEN(line->sizes) + size;
-    unit = unit * n + number;
-  }
-
-  return shuffled ? p->class_first[class] + unit : unit;
-}
-
-/* How many anchors of the part come before a unit in row-major order. */
-static uint64_t insitu__split_before(const struct insitu__split_part *p, const uint64_t *units) {
-  uint64_t sum = 0, inside = 1, behind = p->anchors;
-
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    struct insitu__split_piece u = insitu__split_line_unit(&p->line[k], units[k]);
-    behind /= p->line[k].anchors;
-    sum += u.before * inside * behind;
-    inside *= u.n;
-  }
-
-  return sum;
-}
-
-/* For an order of a sequential epoch: the first anchor, in row-major order of units, of the unit
- * with that row-major number. */
-static uint64_t insitu__split_unit_begin(const void *part, uint64_t unit) {
-  const struct insitu__split_part *p = (const struct insitu__split_part *)part;
-  uint64_t units[INSITU__MAX_AXES] = {0};
-
-  if (unit >= p->units) return p->anchors;
-  insitu__split_unit_lines(p, false, unit, units);
-  return insitu__split_before(p, units);
-}
-
-/* The same backwards: the unit that holds an anchor. */
-static uint64_t insitu__split_unit_of(const void *part, uint64_t anchor) {
-  const struct insitu__split_part *p = (const struct insitu__split_part *)part;
-  uint64_t units[INSITU__MAX_AXES] = {0}, inside = 1, behind = p->anchors;
-
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    behind /= p->line[k].anchors;
-    units[k] = insitu__split_line_nth(&p->line[k], anchor / (inside * behind));
-    struct insitu__split_piece u = insitu__split_line_unit(&p->line[k], units[k]);
-    anchor -= u.before * inside * behind;
-    inside *= u.n;
-  }
-
-  return insitu__split_unit_number(p, false, units);
-}
-
-/* ---- patches ---- */
-
-/* The high word of a product: a number below n out of a random word, each as likely as can be. */
-static inline uint64_t insitu__split_below(uint64_t random, uint64_t n) {
-  __extension__ typedef unsigned __int128 wide;
-  return (uint64_t)((wide)random * n >> 64);
-}
-
-/* A block of patches: the first elements [lo, lo + n * stride) along each axis. */
-struct insitu__split_block {
-  int64_t lo[INSITU__MAX_AXES];
-  uint64_t n[INSITU__MAX_AXES];
-  uint64_t first; /* the number of its first patch; where they are drawn, of those of its group */
-};
-
-/* The block that holds a patch of the grid. */
-static void insitu__split_grid_block(
-    const struct insitu__split_part *o, uint64_t number, struct insitu__split_block *block) {
-  uint64_t units[INSITU__MAX_AXES] = {0};
-
-  insitu__split_unit_lines(o, false, insitu__split_unit_of(o, number), units);
-  block->first = insitu__split_before(o, units);
-  for (unsigned j = 0; j < o->n_lines; j++) {
-    struct insitu__split_piece piece = insitu__split_line_unit(&o->line[j], units[j]);
-    block->lo[j] = piece.lo;
-    block->n[j] = piece.n;
-  }
-}
-
-/* The block that a group of patches is drawn from: see PATCHES in the head of this section. chunk:
- * the key of the epoch and of the sample's unit. */
-static void insitu__split_drawn_block(const struct insitu__split_part *o, uint64_t chunk,
-    uint64_t group, uint64_t groups, struct insitu__split_block *block) {
-  __extension__ typedef unsigned __int128 wide;
-  uint64_t units[INSITU__MAX_AXES] = {0}, begin, shift;
-
-  begin = insitu__split_below(insitu__order_mix(chunk ^ 1), o->anchors);
-  shift = insitu__split_below(insitu__order_mix(chunk ^ 2), groups);
-  wide at = (wide)((group + shift) % groups) * o->anchors + begin;
-  uint64_t unit = insitu__split_unit_of(o, (uint64_t)(at / groups));
-  insitu__split_unit_lines(o, false, unit, units);
-  for (unsigned j = 0; j < o->n_lines; j++) {
-    struct insitu__split_piece piece = insitu__split_line_unit(&o->line[j], units[j]);
-    block->lo[j] = piece.lo;
-    block->n[j] = piece.n;
-  }
-}
-
-/* The key of a sample's unit in an epoch: the numbers of its groups along the sample axes. */
-static uint64_t insitu__split_unit_key(
-    const struct insitu__split_part *p, uint64_t epoch_key, const int64_t *anchor) {
-  uint64_t key = epoch_key;
-
-  for (unsigned k = 0; k + 1 < p->n_lines; k++)
-    key = insitu__order_mix(key ^ (uint64_t)anchor[k] / p->line[k].group);
-  return key;
-}
-
-/* A search for blocks whose patches may begin in [lo, hi) along each axis. */
-struct insitu__split_near {
-  int64_t lo[INSITU__MAX_AXES], hi[INSITU__MAX_AXES];
-  uint64_t group; /* of drawn patches: the next one to look at */
-  uint64_t from[INSITU__MAX_AXES], to[INSITU__MAX_AXES]; /* of a grid: blocks [from, to), */
-  uint64_t at[INSITU__MAX_AXES];                         /* and the next one to look at */
-  bool none;
-};
-
-/* Begins a search; lo and hi are set. */
-static void insitu__split_near_begin(const struct insitu__split *s, struct insitu__split_near *n) {
-  n->group = 0;
-  n->none = false;
-  for (unsigned j = 0; s->grid && j < s->origins.n_lines; j++) {
-    const struct insitu__split_line *line = &s->origins.line[j];
-    struct insitu__geometry_interval all = line->segments[0];
-    int64_t lo = n->lo[j] > all.lo ? n->lo[j] : all.lo, hi = n->hi[j] < all.hi ? n->hi[j] : all.hi;
-    n->none = n->none || lo >= hi;
-    if (n->none) return;
-    uint64_t first = (uint64_t)all.lo / line->group;
-    n->from[j] = n->at[j] = (uint64_t)lo / line->group - first;
-    n->to[j] = insitu__base_min((uint64_t)(hi - 1) / line->group - first + 1, line->units);
-    n->none = n->from[j] >= n->to[j];
-  }
-}
-
-/* The next block of a grid. */
-static bool insitu__split_near_grid(const struct insitu__split_part *o,
-    struct insitu__split_near *n, struct insitu__split_block *block) {
-  if (n->none) return false;
-  block->first = insitu__split_before(o, n->at);
-  for (unsigned j = 0; j < o->n_lines; j++) {
-    struct insitu__split_piece piece = insitu__split_line_unit(&o->line[j], n->at[j]);
-    block->lo[j] = piece.lo;
-    block->n[j] = piece.n;
-  }
-  n->none = true;
-  for (unsigned j = o->n_lines; j-- > 0;) {
-    if (++n->at[j] < n->to[j]) {
-      n->none = false;
-      break;
-    }
-    n->at[j] = n->from[j];
-  }
-  return true;
-}
-
-/* The next block that is near, for the sample of an anchor, and one past the number of its last
- * patch; false: there is none. */
-static bool insitu__split_near_next(const struct insitu__split *s,
-    const struct insitu__split_part *p, uint64_t key, const int64_t *anchor,
-    struct insitu__split_near *n, struct insitu__split_block *block, uint64_t *end) {
-  const struct insitu__split_part *o = &s->origins;
-  const struct insitu__split_line *line = &p->line[p->n_lines - 1];
-
-  if (s->grid) {
-    if (!insitu__split_near_grid(o, n, block)) return false;
-    *end = block->first + 1;
-    for (unsigned j = 0; j < o->n_lines; j++) *end += (*end - block->first) * (block->n[j] - 1);
-    return true;
-  }
-  key = insitu__split_unit_key(p, key, anchor);
-  while (n->group < line->units) {
-    uint64_t group = n->group++;
-    bool near = true;
-    insitu__split_drawn_block(o, key, group, line->units, block);
-    for (unsigned j = 0; j < o->n_lines; j++)
-      near = near && block->lo[j] < n->hi[j] && block->lo[j] + (int64_t)block->n[j] > n->lo[j];
-    if (!near) continue;
-    block->first = group * line->group;
-    *end = insitu__base_min(block->first + line->group, line->anchors);
-    return true;
-  }
-  return false;
-}
-
-/* The block of an anchor's patch. key: of the epoch. */
-static void insitu__split_patch_block(const struct insitu__split *s,
-    const struct insitu__split_part *p, uint64_t key, const int64_t *anchor,
-    struct insitu__split_block *block) {
-  const struct insitu__split_line *line = &p->line[p->n_lines - 1];
-  uint64_t number = (uint64_t)anchor[p->n_lines - 1];
-
-  if (s->grid) {
-    insitu__split_grid_block(&s->origins, number, block);
-    return;
-  }
-  block->first = number / line->group * line->group;
-  insitu__split_drawn_block(&s->origins, insitu__split_unit_key(p, key, anchor),
-      number / line->group, line->units, block);
-}
-
-/* Where an anchor's patch begins along each axis, in its block. */
-static void insitu__split_patch_origin(const struct insitu__split *s,
-    const struct insitu__split_part *p, uint64_t key, const int64_t *anchor,
-    const struct insitu__split_block *block, int64_t *origin) {
-  uint64_t within = (uint64_t)anchor[p->n_lines - 1] - block->first;
-
-  if (s->grid) {
-    for (unsigned j = s->origins.n_lines; j-- > 0; within /= block->n[j])
-      origin[j] = block->lo[j] + (int64_t)(within % block->n[j] * s->origins.line[j].stride);
-    return;
-  }
-  for (unsigned k = 0; k < p->n_lines; k++) key = insitu__order_mix(key ^ (uint64_t)anchor[k]);
-  for (unsigned j = 0; j < s->origins.n_lines; j++)
-    origin[j] =
-        block->lo[j] + (int64_t)insitu__split_below(insitu__order_mix(key ^ j), block->n[j]);
-}
-
 /* ---- the split of a desc ---- */
 
 /* Indexes of a line's group: so many, or with long strides more, so that each has an anchor. */
@@ -27588,35 +28793,93 @@ static insitu_status insitu__split_cut_again(struct insitu__split *s,
   /* Blocks of a grid are no groups of equal length. */
   if (s->grid) p->line[p->n_lines - 1].most = s->origins.unit_rows;
 
-  p->line[along].group = insitu__split_group(unit_rows, p->line[along].stride);
+  if (along < p->n_lines) /* units of a single image are its blocks */
+    p->line[along].group = insitu__split_group(unit_rows, p->line[along].stride);
   p->irregular = NULL;
   p->classes = p->class_first = NULL;
+  p->list = (struct insitu__split_list){0};
+  if (from->part[part].list.n_axes) {
+    insitu_status status = insitu__split_list_again(p, &from->part[part], along, err);
+    if (status) return status;
+  }
   return insitu__split_product(p, err);
+}
+
+/* The hash of the listed anchors: a sum, whatever units they are in. */
+static uint64_t insitu__split_list_hash(const struct insitu__split_part *p) {
+  const struct insitu__split_list *list = &p->list;
+  uint64_t sum = 0;
+
+  for (uint64_t unit = 0; unit < list->line.units; unit++) {
+    struct insitu__split_unit u = {0};
+    insitu__split_list_unit(p, unit, &u);
+    for (uint64_t i = 0; i < u.count; i++) {
+      int64_t anchor[INSITU__MAX_AXES];
+      uint64_t hash = 0;
+      insitu__split_listed_anchor(list, &u, i, anchor);
+      for (unsigned k = 0; k < list->n_axes; k++)
+        hash = insitu__order_mix(hash ^ (uint64_t)anchor[k]);
+      sum += hash;
+    }
+  }
+
+  return sum;
 }
 
 /* The hash of a part's anchors, by which a state knows the part that it was made with. The other
  * parts decide nothing of this one's order, nor does the length of the archive: what was appended
- * beyond the part's reach changes nothing. The count of segments leads those of each axis. */
+ * beyond the part's reach changes nothing. The count of segments leads those of each axis; what is
+ * listed counts instead of the segments along its axes. */
 static void insitu__split_hash(struct insitu__split_part *p) {
-  p->hash = insitu__order_mix(p->n_lines);
-  for (unsigned k = 0; k < p->n_lines; k++) {
+  uint64_t h = insitu__order_mix(p->n_lines);
+  if (p->list.n_axes) h = insitu__order_mix(h ^ insitu__split_list_hash(p));
+  for (unsigned k = 0; k < p->list.n_axes; k++) /* units may be as long as strides ask for */
+    h = insitu__order_mix(h ^ p->line[k].stride);
+  for (unsigned k = p->list.n_axes; k < p->n_lines; k++) {
     const struct insitu__split_line *line = &p->line[k];
     const struct insitu__geometry_interval *list = line->segments;
-    p->hash = insitu__order_mix(p->hash ^ INSITU__ARRAY_LEN(list));
-    p->hash = insitu__order_mix(p->hash ^ line->stride);
+    h = insitu__order_mix(h ^ INSITU__ARRAY_LEN(list));
+    h = insitu__order_mix(h ^ line->stride);
     for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
-      p->hash = insitu__order_mix(
-          insitu__order_mix(p->hash ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
+      h = insitu__order_mix(insitu__order_mix(h ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
+  }
+  p->hash = h;
+}
+
+/* Goes on with the hash of a part: what belongs to its anchors in arrays that coordinates join.
+ * Anchors that are their own partners add nothing, so that it does not matter whether there is a
+ * map: one may be needed only for what was appended later. */
+static void insitu__split_hash_partners(
+    struct insitu__split_part *p, const struct insitu__geometry *g) {
+  const struct insitu__geometry_interval *list = p->line[g->along].segments;
+  const struct insitu__map *last = NULL;
+
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__map *map = g->arrays[i].joined ? g->arrays[i].map : NULL;
+    if (!map || map == last) continue; /* arrays of one folder share a map */
+    last = map;
+    for (uint64_t k = 0; k < INSITU__ARRAY_LEN(list); k++)
+      for (int64_t at = list[k].lo, end; at < list[k].hi; at = end) {
+        uint64_t piece = insitu__map_find(map, at);
+        end = insitu__map_end(map, piece);
+        if (end > list[k].hi) end = list[k].hi;
+        int64_t index = insitu__map_index(map, at), num = map->pieces[piece].num;
+        if (index == at && (num == 1 || end - at == 1)) continue;
+        const uint64_t words[] = {
+            i, (uint64_t)at, (uint64_t)end, (uint64_t)index, end - at == 1 ? 0 : (uint64_t)num};
+        for (size_t w = 0; w < INSITU__BASE_COUNT(words); w++)
+          p->hash = insitu__order_mix(p->hash ^ words[w]);
+      }
   }
 }
 
 /* What is left of a part behind each reason is known along the axis that steps count along: the
- * product with its other lines, which no later reason cuts. in_range: indexes that take part, of
- * all axes. */
+ * product with its other lines, which no later reason cuts. From the list on, it is known of all
+ * axes that are listed. in_range: indexes that take part, of all axes. */
 static void insitu__split_left(
     struct insitu__split_part *p, const struct insitu__geometry *g, uint64_t in_range) {
   for (int r = INSITU_DROP_RANGE + 1; r < INSITU_DROP_TAIL; r++)
-    for (unsigned k = 0; k < p->n_lines; k++)
+    for (unsigned k = r < INSITU_DROP_LIST ? 0 : p->list.n_axes; k < p->n_lines; k++)
       if (k != g->along) p->left[r] *= p->line[k].anchors;
   p->left[INSITU_DROP_RANGE] = in_range;
 }
@@ -27677,8 +28940,9 @@ static insitu_status insitu__split_lines(struct insitu__split *s, const insitu_l
   return INSITU_OK;
 }
 
-/* The first elements that patches may have: a patch lies in the range of its axis, and with the
- * longest halo in the array. */
+/* The first elements that patches may have. A patch lies in the range of its axis, and with the
+ * longest halo in the array. One that may hang over the edges begins in the range or, where it is
+ * drawn, has its middle there. */
 static insitu_status insitu__split_origins(struct insitu__split_part *o,
     const insitu_loader_desc *desc, const struct insitu__geometry *g, insitu_error *err) {
   o->n_lines = g->n_patch;
@@ -27687,20 +28951,24 @@ static insitu_status insitu__split_origins(struct insitu__split_part *o,
     const insitu_axis *axis = &desc->axes[patch->number];
     int64_t samples = (int64_t)patch->samples, length = (int64_t)patch->length;
     int64_t halo = (int64_t)g->halo, stop = axis->stop ? axis->stop : samples;
+    int64_t room = patch->filled ? 1 : length; /* that a patch needs in the range */
     struct insitu__split_line *line = &o->line[j];
     bool inside = axis->start >= 0 && stop >= 0 && stop <= samples;
-    if (!inside || stop - length < axis->start)
+    if (!inside || stop - room < axis->start)
       return insitu__error_set(err, INSITU_E_SPLIT,
           "open: axes[%u] has no patch of %" PRId64 " within [%" PRId64 ", %" PRId64
           ") of its %" PRId64 " elements; correct start, stop or patch",
           patch->number, length, axis->start, stop, samples);
-    struct insitu__geometry_interval in = {axis->start, stop - length + 1};
+    struct insitu__geometry_interval in = {axis->start, stop - room + 1};
+    line->shift = patch->shift;
+    if (line->shift) in.lo += (int64_t)line->shift - length / 2;
+    if (line->shift) in.hi += (int64_t)line->shift - length / 2;
     line->stride = axis->stride ? axis->stride : patch->length;
     if (desc->patches) line->stride = 1;
     line->group = patch->block;
     if (line->stride > line->group) line->group *= insitu__base_ceil_div(line->stride, line->group);
-    if (in.lo < halo) in.lo = insitu__split_anchor_from(line, in.lo, halo);
-    if (in.hi > samples - length - halo + 1) in.hi = samples - length - halo + 1;
+    if (!patch->filled && in.lo < halo) in.lo = insitu__split_anchor_from(line, in.lo, halo);
+    if (!patch->filled && in.hi > samples - length - halo + 1) in.hi = samples - length - halo + 1;
     if (!insitu__split_add(&line->segments, in) || !insitu__split_line_trim(line, in.lo))
       return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for the split");
     if (!line->segments)
@@ -27731,9 +28999,10 @@ static insitu_status insitu__split_patches(struct insitu__split *s, const insitu
 
   s->grid = !desc->patches;
   uint64_t patches = s->grid ? o->anchors : desc->patches;
-  if (!insitu__base_mul(s->space, patches, &s->space))
+  if (patches > INSITU__MAX_ORDER || !insitu__base_mul(s->space, patches, &s->space))
     return insitu__error_set(err, INSITU_E_SPLIT,
-        "open: the archive has more than 2^64 patches; draw fewer of each sample");
+        "open: a sample has more than 2^61 patches, or the archive 2^64; draw fewer of each "
+        "sample, or give the axes ranges");
   *in_range *= patches;
   if (s->grid && o->units > INSITU__MAX_BLOCKS)
     return insitu__error_set(err, INSITU_E_SPLIT,
@@ -27766,19 +29035,203 @@ static insitu_status insitu__split_patches(struct insitu__split *s, const insitu
   return INSITU_OK;
 }
 
+/* A list of samples while the split is made. */
+struct insitu__split_given {
+  uint64_t *key;   /* of each that takes part, ascending: see insitu__split_list_fill */
+  uint64_t *along; /* their indexes on the axis that the split is along, ascending; behind key */
+  uint64_t n;
+  unsigned columns;
+};
+
+/* Whether a patch that begins there along number j of the patch axes lies in the array, or hangs
+ * over its edges where it may. */
+static bool insitu__split_patch_fits(const struct insitu__geometry *g, unsigned j, int64_t begin) {
+  const struct insitu__geometry_patch *patch = &g->patch[j];
+  int64_t halo = patch->filled ? 0 : (int64_t)g->halo;
+  int64_t length = patch->filled ? 1 : (int64_t)patch->length;
+
+  return begin >= halo && begin <= (int64_t)patch->samples - length - halo;
+}
+
+/* The patch of a grid that an entry of the list of samples names: its block, and its number there.
+ */
+static insitu_status insitu__split_given_patch(const struct insitu__split *s,
+    const insitu_loader_desc *desc, const struct insitu__geometry *g, uint64_t entry,
+    uint64_t *block, uint64_t *within, bool *inside, insitu_error *err) {
+  const struct insitu__split_part *o = &s->origins;
+  const int64_t *index = desc->samples + entry * desc->n_axes;
+  uint64_t units[INSITU__MAX_AXES] = {0};
+
+  *within = 0;
+  for (unsigned j = 0; j < g->n_patch; j++) {
+    const struct insitu__split_line *line = &o->line[j];
+    struct insitu__split_piece piece;
+    int64_t begin = index[g->patch[j].number], first = line->segments[0].lo;
+    bool there = insitu__split_line_find(line, begin, &units[j], &piece);
+    bool found = there && (uint64_t)(begin - piece.lo) % line->stride == 0;
+    if (!there && insitu__split_patch_fits(g, j, begin)) { /* of another part of the image */
+      found = (begin - first) % (int64_t)line->stride == 0;
+      *inside = false;
+    }
+    if (!found)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: samples[%" PRIu64 "]: no patch of the grid begins at %" PRId64
+          " along axes[%u]; they begin at %" PRId64 " and every %" PRIu64
+          " elements behind it, the last at %" PRId64 ": correct the list",
+          entry, begin, g->patch[j].number, first, line->stride,
+          line->segments[INSITU__ARRAY_LEN(line->segments) - 1].hi - 1);
+    if (*inside) *within = *within * piece.n + (uint64_t)(begin - piece.lo) / line->stride;
+  }
+  if (*inside) *block = insitu__split_unit_number(o, false, units);
+  return INSITU_OK;
+}
+
+/* One entry of the list of samples. base: what takes part of the axis that the split is along. */
+static insitu_status insitu__split_given_entry(const struct insitu__split *s,
+    const insitu_loader_desc *desc, const struct insitu__geometry *g,
+    struct insitu__geometry_interval base, struct insitu__split_given *to, uint64_t entry,
+    insitu_error *err) {
+  const struct insitu__split_part *p = &s->part[0];
+  int64_t anchor[INSITU__MAX_AXES] = {0};
+  uint64_t block = 0, within = 0;
+  bool inside = true;
+
+  for (unsigned k = 0; k < g->n_drawn; k++) {
+    unsigned column = g->n_patch && desc->patches ? k : g->axes[k].number;
+    int64_t at = desc->samples[entry * to->columns + column], samples = (int64_t)g->axes[k].samples;
+    struct insitu__geometry_interval in = k == g->along ? base : p->line[k].segments[0];
+    if (at < 0 || at >= samples)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: samples[%" PRIu64 "] is %" PRId64 " along axis %u, which has %" PRId64
+          " indexes; correct the list: a row of it has %u number%s",
+          entry, at, g->axes[k].number, samples, to->columns, to->columns > 1 ? "s" : "");
+    anchor[k] = at;
+    inside = inside && at >= in.lo && at < in.hi && (uint64_t)(at - in.lo) % p->line[k].stride == 0;
+  }
+
+  if (p->list.blocks) {
+    insitu_status status =
+        insitu__split_given_patch(s, desc, g, entry, &block, &within, &inside, err);
+    if (status) return status;
+  }
+  if (!inside) return INSITU_OK; /* left out by range or stride */
+  to->key[to->n] = insitu__split_list_key(&p->list, anchor, block, within);
+  to->along[to->n++] = (uint64_t)anchor[g->along];
+  return INSITU_OK;
+}
+
+/* Refuses a list that has a sample twice. */
+static insitu_status insitu__split_given_once(const struct insitu__split *s,
+    const insitu_loader_desc *desc, const struct insitu__geometry *g,
+    struct insitu__geometry_interval base, const struct insitu__split_given *given,
+    insitu_error *err) {
+  uint64_t i = 1, key, along, entry[2] = {0}, found = 0;
+
+  while (i < given->n && given->key[i - 1] < given->key[i]) i++;
+  if (i >= given->n) return INSITU_OK;
+  for (uint64_t k = 0; found < 2 && k < desc->n_samples; k++) {
+    struct insitu__split_given one = {.key = &key, .along = &along, .columns = given->columns};
+    insitu_status status = insitu__split_given_entry(s, desc, g, base, &one, k, err);
+    if (status) return status;
+    if (one.n && key == given->key[i]) entry[found++] = k;
+  }
+
+  return insitu__error_set(err, INSITU_E_ARG,
+      "open: samples[%" PRIu64 "] and samples[%" PRIu64 "] are the same; list each sample once",
+      entry[0], entry[1]);
+}
+
+/* Reads the list of samples, if there is one, and tells the parts of it. */
+static insitu_status insitu__split_given(struct insitu__split *s, const insitu_loader_desc *desc,
+    const struct insitu__geometry *g, struct insitu__geometry_interval base,
+    struct insitu__split_given *to, insitu_error *err) {
+  unsigned listed = g->n_drawn + (g->n_patch && !desc->patches);
+  uint64_t n = desc->n_samples, samples[INSITU__MAX_AXES] = {0};
+  insitu_status status = INSITU_OK;
+
+  if (!n) return INSITU_OK;
+  for (unsigned k = 0; k < g->n_drawn; k++) samples[k] = g->axes[k].samples;
+  for (int p = 0; !status && p < INSITU__SPLIT_PARTS; p++) {
+    s->part[p].list.blocks = listed > g->n_drawn;
+    status = insitu__split_list_frame(&s->part[p], samples, listed, err);
+  }
+  if (status) return status;
+  to->columns = desc->patches ? g->n_drawn : g->n_public;
+  to->key = insitu__mem_alloc(n, 3 * sizeof *to->key); /* keys, along, room to sort */
+  if (!to->key)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for a list of %" PRIu64 " samples; list fewer", n);
+  to->along = to->key + n;
+  for (uint64_t i = 0; !status && i < n; i++)
+    status = insitu__split_given_entry(s, desc, g, base, to, i, err);
+  if (status) return status;
+
+  insitu__split_sort(to->key, to->along + n, to->n);
+  insitu__split_sort(to->along, to->along + n, to->n);
+  for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
+    s->part[p].line[g->along].listed = to->along;
+    s->part[p].line[g->along].n_listed = to->n;
+  }
+  return insitu__split_given_once(s, desc, g, base, to, err);
+}
+
+/* Lists in each part its anchors, and frees the list. */
+static insitu_status insitu__split_given_end(struct insitu__split *s, unsigned along,
+    struct insitu__split_given *given, insitu_status status, insitu_error *err) {
+  for (int p = 0; given->key && p < INSITU__SPLIT_PARTS; p++) {
+    struct insitu__split_part *q = &s->part[p];
+    struct insitu__split_line *line = &q->line[along];
+    uint64_t keep = q->left[INSITU_DROP_SPLIT_EDGE];
+    if (!status)
+      status = insitu__split_list_fill(q, along, given->key, keep ? given->n : 0, keep, err);
+    line->listed = NULL;
+  }
+  insitu__mem_free(given->key);
+  return status;
+}
+
+/* A single image: one sample, all of whose patches are those of train, and of all. */
+static insitu_status insitu__split_image(struct insitu__split *s, const insitu_loader_desc *desc,
+    const struct insitu__geometry *g, insitu_error *err) {
+  struct insitu__geometry_interval none = {0, 0};
+  struct insitu__split_given given = {0};
+  uint64_t patches = 1;
+  s->space = 1;
+  insitu_status status = insitu__split_patches(s, desc, g, &patches, err);
+  if (!status) status = insitu__split_given(s, desc, g, none, &given, err);
+  uint64_t left = given.key ? given.n : patches;
+  for (int p = 0; !status && p < INSITU__SPLIT_PARTS; p++) {
+    struct insitu__split_part *q = &s->part[p];
+    bool whole = p == INSITU_TRAIN || p == INSITU_ALL;
+    for (int r = 0; r < INSITU_DROP_TAIL; r++)
+      q->left[r] = r < INSITU_DROP_LIST ? patches : r == INSITU_DROP_LIST || whole ? left : 0;
+    if (!whole) INSITU__ARRAY_FREE(q->line[0].segments);
+  }
+
+  status = insitu__split_given_end(s, g->along, &given, status, err);
+  for (int p = 0; !status && p < INSITU__SPLIT_PARTS; p++) {
+    struct insitu__split_part *q = &s->part[p];
+    status = insitu__split_product(q, err);
+    insitu__split_hash(q);
+    q->hash = insitu__order_mix(q->hash ^ s->origins.hash);
+  }
+  return status;
+}
+
 /* Everything from the desc. manifest: its text, or NULL. */
 static insitu_status insitu__split_init(struct insitu__split *s, const insitu_loader_desc *desc,
     const char *manifest, uint64_t manifest_bytes, const struct insitu__geometry *g,
     insitu_error *err) {
   struct insitu__geometry_interval base;
   s->unit_rows = g->chunk * desc->unit_chunks;
+  if (!g->n_drawn) return insitu__split_image(s, desc, g, err);
   uint64_t in_range;
   insitu_status status = insitu__split_lines(s, desc, g, &base, &in_range, err);
   if (!status && g->n_patch) status = insitu__split_patches(s, desc, g, &in_range, err);
   if (status) return status;
 
   bool exact = false;
-  for (int p = 0; p < 3; p++) exact = exact || desc->split[p].start || desc->split[p].stop;
+  for (int p = 0; p < 3; p++) exact |= desc->split[p].start || desc->split[p].stop;
   if (manifest)
     status = insitu__split_from_manifest(s, desc->manifest, manifest, manifest_bytes, g, err);
   s->by_chunks = s->listed || !exact;
@@ -27787,6 +29240,9 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
     status = insitu__split_by_fraction(s, desc, insitu__base_ceil_div(g->samples, g->chunk), err);
   if (status) return status;
   struct insitu__geometry_interval *whole = NULL;
+  struct insitu__split_given given = {0};
+  status = insitu__split_given(s, desc, g, base, &given, err);
+  if (status) return insitu__split_given_end(s, g->along, &given, status, err);
   bool ok = (!s->by_chunks || insitu__split_ranges(s, base, g->chunk)) &&
             insitu__split_add(&s->part[INSITU_ALL].range, base) &&
             insitu__split_add(&whole, insitu__split_whole(g));
@@ -27794,6 +29250,7 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
     struct insitu__split_part *q = &s->part[p];
     const struct insitu__split_line *along = &q->line[g->along];
     q->left[INSITU_DROP_STRIDE] = insitu__split_count(along, base.lo, base.hi);
+    q->left[INSITU_DROP_LIST] = given.key ? given.n : q->left[INSITU_DROP_STRIDE];
     ok = insitu__split_exclude(q, s, base.lo, g);
   }
   ok = ok && insitu__split_gap(s, (int64_t)desc->split_gap);
@@ -27801,8 +29258,9 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
     ok = insitu__split_cut(&s->part[p], whole, base.lo, desc->split_spill, g);
   INSITU__ARRAY_FREE(whole);
   if (!ok)
-    return insitu__error_set(
+    status = insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the split; use contiguous parts");
+  status = insitu__split_given_end(s, g->along, &given, status, err);
 
   for (int p = 0; !status && p < INSITU__SPLIT_PARTS; p++) {
     struct insitu__split_part *q = &s->part[p];
@@ -27810,143 +29268,12 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
     insitu__split_left(q, g, in_range);
     insitu__split_hash(q);
     if (g->n_patch) q->hash = insitu__order_mix(q->hash ^ s->origins.hash);
+    insitu__split_hash_partners(q, g);
   }
   return status;
 }
 
-/* ---- from anchors to units ---- */
-
-/* In a sequential epoch units stand in the order of their numbers. */
-static uint64_t insitu__split_same(const void *part, uint64_t unit) {
-  (void)part;
-  return unit;
-}
-
-/* Anchors that units share along each line; or, with `none`, indexes at which there are none. */
-struct insitu__split_unit {
-  bool none;
-  uint64_t unit[INSITU__MAX_AXES];                    /* of the lines */
-  int64_t lo[INSITU__MAX_AXES], hi[INSITU__MAX_AXES]; /* first anchor, one past the last */
-  uint64_t n[INSITU__MAX_AXES];                       /* anchors along each line */
-};
-
-/* A unit by its number. */
-static void insitu__split_unit_at(const struct insitu__split_part *p, bool shuffled, uint64_t unit,
-    struct insitu__split_unit *u) {
-  insitu__split_unit_lines(p, shuffled, unit, u->unit);
-  u->none = false;
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    struct insitu__split_piece piece = insitu__split_line_unit(&p->line[k], u->unit[k]);
-    u->lo[k] = piece.lo;
-    u->hi[k] = piece.hi;
-    u->n[k] = piece.n;
-  }
-}
-
-/* The anchor that has number `within` in a unit. */
-static inline void insitu__split_anchor(const struct insitu__split_part *p,
-    const struct insitu__split_unit *u, uint64_t within, int64_t *anchor) {
-  for (unsigned k = p->n_lines; k-- > 0;) {
-    uint64_t at = k ? within % u->n[k] : within;
-    anchor[k] = u->lo[k] + (int64_t)(at * p->line[k].stride);
-    if (k) within /= u->n[k];
-  }
-}
-
-/* The number in a unit of its anchor, or of the first one behind an index along the last line. */
-static inline uint64_t insitu__split_within(
-    const struct insitu__split_part *p, const struct insitu__split_unit *u, const int64_t *anchor) {
-  uint64_t within = 0;
-
-  for (unsigned k = 0; k < p->n_lines; k++)
-    within = within * u->n[k] + insitu__split_count(&p->line[k], u->lo[k], anchor[k]);
-  return within;
-}
-
-/* From an index along the last line to the unit's first anchor at it or behind it. */
-static inline uint64_t insitu__split_skip(
-    const struct insitu__split_part *p, const struct insitu__split_unit *u, int64_t index) {
-  unsigned last = p->n_lines - 1;
-  uint64_t stride = p->line[last].stride;
-  if (stride == 1) return 0;
-  return (uint64_t)(insitu__split_anchor_from(&p->line[last], u->lo[last], index) - index);
-}
-
-/* Whether u is the answer for a place: a line of indexes along the last axis begins there. Indexes
- * that a stride leaves out lie in no unit; on the last axis they lie in one, since a line goes on
- * with anchors. */
-static inline bool insitu__split_unit_holds(
-    const struct insitu__split_part *p, const struct insitu__split_unit *u, const int64_t *place) {
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    uint64_t stride = p->line[k].stride;
-    if (place[k] < u->lo[k] || place[k] >= u->hi[k]) return false;
-    if (stride == 1 || u->none || k == p->n_lines - 1) continue;
-    if ((uint64_t)(place[k] - u->lo[k]) % stride) return false;
-  }
-  return true;
-}
-
-/* The unit of a line that holds an index, or false and the hole around the index. Indexes behind a
- * unit's last anchor are in a hole, those between its anchors are not. */
-static bool insitu__split_line_find(const struct insitu__split_line *line, int64_t index,
-    uint64_t *unit, struct insitu__split_piece *piece) {
-  uint64_t lo = 0, hi = INSITU__ARRAY_LEN(line->segments), n = hi;
-
-  while (lo < hi) { /* the first segment that ends beyond the index */
-    uint64_t mid = lo + (hi - lo) / 2;
-    if (line->segments[mid].hi <= index) lo = mid + 1;
-    else hi = mid;
-  }
-
-  *piece = (struct insitu__split_piece){.lo = lo ? line->segments[lo - 1].hi : INT64_MIN,
-      .hi = lo < n ? line->segments[lo].lo : INT64_MAX};
-  if (lo == n || line->segments[lo].lo > index) return false;
-  uint64_t group = (uint64_t)index / line->group;
-  uint64_t first = (uint64_t)line->segments[lo].lo / line->group;
-  struct insitu__split_piece u = insitu__split_piece(line, lo, group);
-  if (index < u.lo) { /* before the group's first anchor, behind the last of the group before */
-    piece->lo = insitu__split_piece(line, lo, group - 1).hi;
-    piece->hi = u.lo;
-    return false;
-  }
-  if (index >= u.hi) {
-    piece->lo = u.hi;
-    piece->hi = insitu__split_piece(line, lo, group + 1).lo;
-    return false;
-  }
-
-  *piece = u;
-  *unit = line->unit_first[lo] + (group - first);
-  return true;
-}
-
-/* The unit that holds a place, or the hole around it: see insitu__split_unit_holds. */
-static void insitu__split_find(
-    const struct insitu__split_part *p, const int64_t *place, struct insitu__split_unit *u) {
-  struct insitu__split_piece piece;
-
-  u->none = false;
-  for (unsigned k = 0; k < p->n_lines; k++) {
-    bool found = insitu__split_line_find(&p->line[k], place[k], &u->unit[k], &piece);
-    u->lo[k] = piece.lo;
-    u->hi[k] = piece.hi;
-    u->n[k] = piece.n;
-    bool last = k == p->n_lines - 1;
-    if (found && !last && (uint64_t)(place[k] - piece.lo) % p->line[k].stride) {
-      found = false;
-      u->lo[k] = place[k];
-      u->hi[k] = place[k] + 1;
-    }
-    if (found) continue;
-    u->none = true;
-    for (unsigned other = 0; other < p->n_lines; other++) {
-      if (other == k) continue;
-      u->lo[other] = INT64_MIN;
-      u->hi[other] = INT64_MAX;
-    }
-    return;
-  }
-}
+/* ---- manifests as text ---- */
 
 /* What is excluded, as a member of an object in JSON. */
 static void insitu__split_print_excluded(
@@ -27996,22 +29323,409 @@ static void insitu__split_print(const struct insitu__split *s, struct insitu__te
   insitu__text_buffer_printf(b, "}\n");
 }
 
+/* >>rule --------------------------------------------------------------------------------------- */
+/* Units, windows and lanes where the desc leaves them open. They decide the order, so the rule
+ * reads the desc and the geometry alone, in integers: never memory_budget, cores, selections, the
+ * types that batches show, or the world size. What the desc gives of unit_chunks, block_chunks and
+ * lanes holds, and the rule fills in the others. Pure; insitu__rule_read allocates.
+ *
+ * Words: G is the global batch, S the rows of a full unit, L the lanes, W the units of a lane's
+ * window, N = L * W those of the window over all lanes. Decoded bytes are those of whole stored
+ * fields: all of an index on the axis that steps count along, or of what a block of patches has
+ * of it.
+ *
+ * (a) MEMORY. A window has at most 16 G rows, or more while the bytes that its units decode stay
+ *     below 256 MiB for each 32 rows of G. A chunk counts for 4 KiB at least, for its tables.
+ * (b) UNIT. The smallest with amplification <= 1.15. Amplification is what the units decode over
+ *     what there is to decode, by insitu__rule_covered: a unit of r chunks with steps that reach h
+ *     chunks further has (r + h) / r where chunks are decoded whole. Parts count where a chunk is
+ *     decoded in parts: enum insitu__rule_part. Behind 64 reference chunks lengths are tried in
+ *     steps of a sixteenth.
+ * (c) MIXING. As many lanes as divide G at two units each: G itself wherever (a) has room, so that
+ *     every world size can share them. Then as many units a lane as bring the expected variance
+ *     ratio to 1.5: 1 + (G/L - 1)(S - 1)/(W S - 1), which is the law of insitu__plan_describe
+ *     without the archive's end. A lane with one unit in its window would never be staggered.
+ *
+ * Where not all can hold, (c) gives way first: the window is what (a) leaves, of the units of (b).
+ * It gives way to (b) as long as G / 4 units fit (a), which is a variance ratio of 4.5; a unit so
+ * long that fewer fit would leave no shuffle, nor lanes to share. Where no unit that fits holds
+ * (b), (b) gives way: the unit is the smallest whose amplification is at most 1.15 times that of
+ * the best one which fits. So steps far apart (t, t + 240) are read twice by small units rather
+ * than by large ones. A unit of one chunk is always taken: chunks so long that fewer fit cost (c),
+ * and one that does not fit costs (a).
+ *
+ * The lanes of an iterator are fewer where its split has few units: each has 8, so that the ends
+ * of lanes, which cut a unit in two, add at most an eighth to what is read (insitu__rule_lanes). Of
+ * the N units of a window each lane then has more; where the desc gives neither lanes nor
+ * block_chunks, as many as bring the ratio of (c) to 1.5 with these lanes (insitu__plan_shorten).
+ *
+ * What the closed form does not see: (b) takes all indexes for anchors, so that with a stride it
+ * asks for units which are longer than they must be. It looks along the axis of the split alone,
+ * since other axes have no steps; blocks of patches have their own rule (insitu__geometry_blocks).
+ * S is that of the split that is made of these units: patches are counted there, and of a list of
+ * samples S is the mean of its units, rounded up. */
+#define INSITU__RULE_BATCHES 16
+#define INSITU__RULE_ROW_BYTES (UINT64_C(8) << 20) /* 256 MiB / 32 */
+#define INSITU__RULE_CHUNK_BYTES 4096
+#define INSITU__RULE_AMPLIFICATION 1150000 /* in millionths */
+#define INSITU__RULE_RATIO 1500000         /* in millionths */
+#define INSITU__RULE_COARSE 4  /* (c) gives way to (b) down to G / 4 units of a window */
+#define INSITU__RULE_EXACT 64  /* units up to here are all tried */
+#define INSITU__RULE_PLACES 16 /* of a unit before chunks of another length, at most so many */
+/* A field counts for at most 2^40 bytes: the sums of a unit then fit 128 bits. */
+#define INSITU__RULE_MOST_BYTES (UINT64_C(1) << 40)
+
+/* What is decoded of a chunk for some of its rows. */
+enum insitu__rule_part {
+  INSITU__RULE_ROWS,   /* these rows: blocks of blosc, and chunks without codecs */
+  INSITU__RULE_PREFIX, /* all up to the last of them: zstd and lz4 */
+  INSITU__RULE_WHOLE   /* all: other codecs, filters, and rows that are stored interleaved */
+};
+
+/* What the rule reads of an array. */
+struct insitu__rule_array {
+  uint64_t chunk; /* anchors that a chunk is long along the axis that steps count along */
+  uint64_t bytes; /* decoded bytes of one anchor on that axis */
+  enum insitu__rule_part part;
+  int64_t *delta; /* of the steps, in anchors, ascending */
+  uint64_t n_deltas;
+};
+
+struct insitu__rule {
+  uint64_t global_batch;
+  uint64_t unit_chunks, block_chunks, lanes; /* the desc's; 0: open */
+  uint64_t chunk;                            /* anchors of a reference chunk along that axis */
+  uint64_t stride, others; /* of that axis; rows of a unit for each of its indexes */
+  struct insitu__rule_array *arrays;
+  uint64_t n_arrays;
+};
+
+/* What the rule decided, and the figures that it went by. */
+struct insitu__rule_choice {
+  uint64_t unit_chunks, block_chunks; /* block_chunks: lanes * window * unit_chunks */
+  uint64_t lanes, window;             /* L and W of an archive with enough units */
+  uint64_t rows, bytes;               /* of a unit: S, and what it decodes */
+  uint64_t amplification;             /* in millionths */
+  uint64_t most;                      /* units of a window that (a) allows; may be 0 */
+  /* the smallest unit that holds (b) without (a), where this one does not hold (b); 0: none */
+  uint64_t better;
+};
+
+/* The largest divisor of n that is at most `most`. */
+static uint64_t insitu__rule_divisor(uint64_t n, uint64_t most) {
+  uint64_t best = 1;
+
+  for (uint64_t d = 1; d * d <= n; d++) {
+    if (n % d) continue;
+    if (d <= most && d > best) best = d;
+    if (n / d <= most && n / d > best) best = n / d;
+  }
+
+  return best;
+}
+
+/* A product that stops at a bound, which is not exceeded before. */
+static uint64_t insitu__rule_times(uint64_t a, uint64_t b, uint64_t bound) {
+  uint64_t product;
+
+  return insitu__base_mul(a, b, &product) ? insitu__base_min(product, bound) : bound;
+}
+
+/* The units of one lane's window. */
+static uint64_t insitu__rule_lane_window(
+    uint64_t block_chunks, uint64_t unit_chunks, uint64_t lanes) {
+  return insitu__base_max(1, insitu__base_max(1, block_chunks / unit_chunks) / lanes);
+}
+
+/* The lanes of an iterator whose split has `units`, where windows have window_units over all lanes:
+ * two or more of the window for each lane, and 8 or more of the split. */
+static uint64_t insitu__rule_lanes(uint64_t global_batch, uint64_t window_units, uint64_t units) {
+  uint64_t most = insitu__base_min(window_units / 2, units / 8);
+  return insitu__rule_divisor(global_batch, insitu__base_min(most, INSITU__MAX_LANES));
+}
+
+/* ---- what a unit decodes ---- */
+
+/* How many anchors of an array are decoded for a unit that begins at an index, which must not be
+ * less than what the deltas reach back. */
+static uint64_t insitu__rule_covered(
+    const struct insitu__rule_array *a, uint64_t begin, uint64_t anchors) {
+  uint64_t covered = 0, done = 0;
+
+  for (uint64_t i = 0; i < a->n_deltas; i++) {
+    uint64_t lo = begin + (uint64_t)a->delta[i], hi = lo + anchors;
+    if (a->part != INSITU__RULE_ROWS) lo = lo / a->chunk * a->chunk;
+    if (a->part == INSITU__RULE_WHOLE) hi = insitu__base_ceil_div(hi, a->chunk) * a->chunk;
+    lo = insitu__base_max(lo, done);
+    if (hi <= lo) continue;
+    covered += hi - lo;
+    done = hi;
+  }
+
+  return covered;
+}
+
+/* The greatest common divisor of two numbers that are not 0. */
+static uint64_t insitu__rule_common(uint64_t a, uint64_t b) {
+  while (b) {
+    uint64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return a;
+}
+
+__extension__ typedef unsigned __int128 insitu__rule_wide;
+
+/* What units of so many reference chunks decode: c->rows as the closed form has them, c->bytes, a
+ * mean over the places that a unit may have before the chunks of each array, and amplification,
+ * both rounded up. */
+static void insitu__rule_cost(
+    const struct insitu__rule *r, uint64_t unit_chunks, struct insitu__rule_choice *c) {
+  insitu__rule_wide decoded = 0, distinct = 0, amplification;
+  uint64_t anchors = unit_chunks * r->chunk;
+
+  for (uint64_t i = 0; i < r->n_arrays; i++) {
+    const struct insitu__rule_array *a = &r->arrays[i];
+    uint64_t places = a->chunk / insitu__rule_common(anchors, a->chunk), covered = 0;
+    uint64_t back = a->delta[0] < 0 ? (uint64_t)-a->delta[0] : 0;
+    uint64_t first = insitu__base_ceil_div(back, a->chunk) * a->chunk;
+    places = insitu__base_min(places, INSITU__RULE_PLACES);
+    for (uint64_t k = 0; k < places; k++)
+      covered += insitu__rule_covered(a, first + k * anchors, anchors);
+    decoded += ((insitu__rule_wide)covered * a->bytes + places - 1) / places;
+    distinct += (insitu__rule_wide)anchors * a->bytes;
+  }
+
+  c->unit_chunks = unit_chunks;
+  c->rows =
+      insitu__rule_times(insitu__base_ceil_div(anchors, r->stride), r->others, INSITU__MAX_SAMPLES);
+  c->bytes = decoded > UINT64_MAX ? UINT64_MAX : (uint64_t)decoded;
+  c->amplification = 1000000;
+  if (!distinct) return;
+  amplification = (decoded * 1000000 + distinct - 1) / distinct;
+  c->amplification = amplification > UINT64_MAX ? UINT64_MAX : (uint64_t)amplification;
+}
+
+/* How many units a window may have by (a). */
+static uint64_t insitu__rule_most(const struct insitu__rule *r, uint64_t rows, uint64_t bytes) {
+  uint64_t by_rows = INSITU__RULE_BATCHES * r->global_batch / insitu__base_max(1, rows);
+  uint64_t by_bytes = INSITU__RULE_ROW_BYTES * r->global_batch / insitu__base_max(1, bytes);
+  return insitu__base_max(by_rows, by_bytes);
+}
+
+/* ---- (b) the unit ---- */
+
+/* The smallest unit with amplification of at most `target`, in millionths, of which a window may
+ * have `need` (0: any number); 0: there is none. *least: the least amplification of those that were
+ * tried. */
+static uint64_t insitu__rule_smallest(
+    const struct insitu__rule *r, uint64_t target, uint64_t need, uint64_t *least) {
+  uint64_t most = INSITU__MAX_UNIT_CHUNKS;
+  struct insitu__rule_choice c = {0};
+
+  if (r->block_chunks && need) most = insitu__base_min(most, r->block_chunks / need);
+  most = insitu__base_max(1, insitu__base_min(most, INSITU__MAX_SAMPLES / r->chunk));
+  *least = UINT64_MAX;
+  for (uint64_t unit = 1; unit <= most;) {
+    insitu__rule_cost(r, unit, &c);
+    if (unit > 1 && insitu__rule_most(r, c.rows, c.bytes) < need) return 0;
+    *least = insitu__base_min(*least, c.amplification);
+    if (c.amplification <= target) return unit;
+    unit += unit < INSITU__RULE_EXACT ? 1 : unit / 16;
+  }
+
+  return 0;
+}
+
+/* The unit, and what it costs. */
+static void insitu__rule_unit(const struct insitu__rule *r, struct insitu__rule_choice *c) {
+  uint64_t unit = r->unit_chunks, least;
+  uint64_t need = insitu__base_ceil_div(r->global_batch, INSITU__RULE_COARSE);
+
+  need = insitu__base_max(insitu__base_max(2, need), r->lanes);
+  if (!unit) unit = insitu__rule_smallest(r, INSITU__RULE_AMPLIFICATION, need, &least);
+  if (!unit) unit = insitu__rule_smallest(r, least + least / 20 * 3, need, &least);
+  insitu__rule_cost(r, unit ? unit : 1, c);
+  c->better = 0;
+  if (c->amplification > INSITU__RULE_AMPLIFICATION)
+    c->better = insitu__rule_smallest(r, INSITU__RULE_AMPLIFICATION, 0, &least);
+}
+
+/* ---- (c) lanes and window ---- */
+
+/* The expected variance ratio of batch means, in millionths, rounded up: see (c). */
+static uint64_t insitu__rule_ratio(
+    uint64_t global_batch, uint64_t lanes, uint64_t window, uint64_t rows) {
+  insitu__rule_wide mixed = (insitu__rule_wide)window * rows, excess;
+  if (mixed <= 1 || lanes >= global_batch) return 1000000;
+  excess = (insitu__rule_wide)(global_batch / lanes - 1) * (rows - 1) * 1000000;
+  excess = (excess + mixed - 2) / (mixed - 1);
+  return excess > UINT64_MAX / 2 ? UINT64_MAX : 1000000 + (uint64_t)excess;
+}
+
+/* The fewest units of a lane's window, at least 2, with a variance ratio of at most 1.5; at most
+ * `most`, which may be less. */
+static uint64_t insitu__rule_mixing(
+    uint64_t global_batch, uint64_t lanes, uint64_t rows, uint64_t most) {
+  /* (G/L - 1)(S - 1)/(W S - 1) <= 1/2 is W S >= 2 (G/L - 1)(S - 1) + 1 */
+  insitu__rule_wide need = (insitu__rule_wide)(global_batch / lanes - 1) * (rows - 1) * 2 + 1;
+  need = (need + rows - 1) / rows;
+  uint64_t window = need > most ? most : (uint64_t)need;
+  return insitu__base_min(most, insitu__base_max(2, window));
+}
+
+/* Lanes and window, once the split tells the rows of a unit: completes the choice. */
+static void insitu__rule_window(
+    const struct insitu__rule *r, uint64_t rows, struct insitu__rule_choice *c) {
+  c->rows = insitu__base_max(1, rows);
+  c->most = insitu__rule_most(r, c->rows, c->bytes);
+  uint64_t given = r->block_chunks / c->unit_chunks;
+  if (r->block_chunks) given = insitu__base_max(1, given);
+  uint64_t units = given ? given : insitu__base_max(1, c->most);
+
+  c->lanes = r->lanes ? r->lanes : insitu__rule_lanes(r->global_batch, units, UINT64_MAX);
+  c->window = insitu__base_max(1, units / c->lanes);
+  if (!given && r->global_batch % c->lanes == 0)
+    c->window = insitu__rule_mixing(r->global_batch, c->lanes, c->rows, c->window);
+  c->block_chunks = r->block_chunks;
+  uint64_t most = INSITU__MAX_LISTED_CHUNKS;
+  while (!given && c->window > 1 && c->window * c->lanes > most / c->unit_chunks) c->window--;
+  if (!given) c->block_chunks = c->lanes * c->window * c->unit_chunks;
+}
+
+/* ---- from a desc and its geometry ---- */
+
+/* For qsort of deltas: ascending. */
+static int insitu__rule_compare(const void *x, const void *y) {
+  int64_t a = *(const int64_t *)x, b = *(const int64_t *)y;
+
+  return (a > b) - (a < b);
+}
+
+/* What is decoded of an array's chunks: see insitu__rows_part and insitu__chain_run_last. Told by
+ * the name of the codec, so that every build has the same order. */
+static enum insitu__rule_part insitu__rule_part(const struct insitu__geometry_array *a) {
+  const struct insitu__codec_chain *chain = &a->zarr.codecs;
+  bool rows_follow = a->row_stride * a->rows == a->chunk_bytes && !a->n_patch;
+
+  if (a->n_drawn > 1) rows_follow = rows_follow && a->sample_slowest && a->along == 0;
+  if (!rows_follow) return INSITU__RULE_WHOLE;
+  if (!chain->n) return INSITU__RULE_ROWS;
+  switch (chain->codec[chain->n - 1].kind) {
+  case INSITU__CODEC_BLOSC: return INSITU__RULE_ROWS;
+  case INSITU__CODEC_ZSTD:
+  case INSITU__CODEC_LZ4: return INSITU__RULE_PREFIX;
+  default: return INSITU__RULE_WHOLE;
+  }
+}
+
+/* Decoded bytes of an anchor: whole fields, or what a block of patches has of them, at all indexes
+ * of a reference chunk along the other sample axes. */
+static uint64_t insitu__rule_bytes(
+    const struct insitu__geometry *g, const struct insitu__geometry_array *a, uint64_t chunk) {
+  const struct insitu__zarr_array *z = &a->zarr;
+  uint64_t bytes = z->itemsize, rows = a->drawn[a->along].rows, others = 1;
+
+  for (unsigned k = 0; k < a->n_drawn; k++)
+    if (k != a->along)
+      others = insitu__rule_times(
+          others, insitu__base_min(g->axes[k].chunk, g->axes[k].samples), INSITU__RULE_MOST_BYTES);
+  for (unsigned d = 0; d < z->ndim; d++) {
+    uint64_t n = z->shape[d];
+    for (unsigned j = 0; j < a->n_patch; j++)
+      if (a->patch[j] == d) n = insitu__base_min(n, g->patch[j].block);
+    if (!insitu__geometry_is_drawn(a, d))
+      bytes = insitu__rule_times(bytes, n, INSITU__RULE_MOST_BYTES);
+  }
+
+  bytes = insitu__rule_times(bytes, others, INSITU__RULE_MOST_BYTES);
+  bytes = insitu__rule_times(bytes, rows, INSITU__RULE_MOST_BYTES); /* of a chunk's length */
+  return insitu__base_ceil_div(insitu__base_max(bytes, INSITU__RULE_CHUNK_BYTES), chunk);
+}
+
+/* What the rule reads of an array; false: no memory. */
+static bool insitu__rule_read_array(const struct insitu__geometry *g,
+    const struct insitu__geometry_array *a, struct insitu__rule_array *to) {
+  uint64_t rows = a->drawn[a->along].rows;
+  const struct insitu__map *map = a->map;
+
+  to->chunk = map ? insitu__map_rows(map, rows) : rows;
+  to->bytes = insitu__rule_bytes(g, a, to->chunk);
+  to->part = insitu__rule_part(a);
+  to->delta = insitu__mem_alloc(a->n_views, sizeof *to->delta);
+  if (!to->delta) return false;
+
+  for (uint64_t v = 0; v < a->n_views; v++) {
+    int64_t delta = a->views[v].delta;
+    if (map && delta > 0) delta = (int64_t)insitu__map_rows(map, (uint64_t)delta);
+    if (map && delta < 0) delta = -(int64_t)insitu__map_rows(map, (uint64_t)-delta);
+    to->delta[to->n_deltas++] = delta;
+  }
+
+  qsort(to->delta, to->n_deltas, sizeof *to->delta, insitu__rule_compare);
+  return true;
+}
+
+static void insitu__rule_free(struct insitu__rule *r) {
+  for (uint64_t i = 0; i < r->n_arrays; i++) insitu__mem_free(r->arrays[i].delta);
+  insitu__mem_free(r->arrays);
+  r->arrays = NULL;
+  r->n_arrays = 0;
+}
+
+/* Fills a rule, which the caller frees in any case; batch_size and world of the desc are set.
+ * False: no memory. */
+static bool insitu__rule_read(
+    struct insitu__rule *r, const struct insitu__geometry *g, const insitu_loader_desc *desc) {
+  *r = (struct insitu__rule){.global_batch = desc->batch_size * (uint64_t)desc->world,
+      .unit_chunks = desc->unit_chunks,
+      .block_chunks = desc->block_chunks,
+      .lanes = desc->lanes,
+      .chunk = g->chunk,
+      .stride = 1,
+      .others = 1};
+  for (unsigned k = 0; k < g->n_drawn && desc->n_axes; k++) {
+    uint64_t stride = desc->axes[g->axes[k].number].stride;
+    uint64_t all = insitu__base_min(g->axes[k].chunk, g->axes[k].samples);
+    uint64_t rows = insitu__base_max(1, insitu__base_ceil_div(all, stride));
+    if (k == g->along) r->stride = stride;
+    else r->others = insitu__rule_times(r->others, rows, INSITU__MAX_SAMPLES);
+  }
+
+  if (!g->n_drawn) return true; /* a single image: units are its blocks, and there are no steps */
+  r->arrays = insitu__mem_alloc(g->n_arrays, sizeof *r->arrays);
+  if (!r->arrays) return false;
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    r->n_arrays = i + 1;
+    if (!insitu__rule_read_array(g, &g->arrays[i], &r->arrays[i])) return false;
+  }
+
+  return true;
+}
+
 /* >>plan --------------------------------------------------------------------------------------- */
 /* What is read when, and where each decoded row goes. Pure: a scan walks one rank's rows in
- * delivery order and names each stored chunk at its first touch within its (lane, window); a map
- * turns any sample of such a chunk back into (batch, row). Both must agree on the rows of an epoch:
- * a slab waits for ever for a row that only one of them knows (see >>rows). A scan belongs to the
- * reactor thread; layouts, orders and maps are constant while chunks are in flight, so workers read
- * them freely. Allocates only at init. */
+ * delivery order and names each stored chunk at its first touch within its (lane, window), a small
+ * inner chunk of a shard at the first touch of a neighbour in its unit; a map turns any sample of
+ * such a chunk back into (batch, row). Both must agree on the rows of an epoch: a slab waits for
+ * ever for a row that only one of them knows (see >>rows). A scan belongs to the reactor thread;
+ * layouts, orders and maps are constant while chunks are in flight, so workers read them freely.
+ * Allocates only at init. */
 /* Up to so many units are all walked for the cost; of more, some windows are. Up to so many
  * segments, times views, are sorted in insitu__plan_distinct. */
 #define INSITU__PLAN_EXACT_UNITS (UINT64_C(1) << 17)
 #define INSITU__PLAN_SAMPLED_WINDOWS 1024
-/* Up to so many patches are all walked; of more, windows that have about so many. */
+/* Up to so many patches, or listed samples, are all walked; of more, windows that have about so
+ * many. */
 #define INSITU__PLAN_PATCHES (UINT64_C(1) << 20)
 #define INSITU__PLAN_QUALITY_ROWS (UINT64_C(1) << 20)
 /* distinct chunks of one lane's window: 16 bytes each, twice */
 #define INSITU__PLAN_MAX_SET (UINT64_C(1) << 26)
+/* Inner chunks of shards of at most so many stored bytes are named together with those of their
+ * unit: in a directory, and on a server, where a request costs more. */
+#define INSITU__PLAN_NEAR (64u << 10)
+#define INSITU__PLAN_NEAR_FAR (512u << 10)
 
 /* How the rows of an epoch are dealt to ranks, lanes and windows. */
 struct insitu__plan_layout {
@@ -28036,54 +29750,44 @@ struct insitu__plan {
   struct insitu__plan_layout layout;
 };
 
-/* The largest divisor of n that is at most `most`. */
-static uint64_t insitu__plan_divisor(uint64_t n, uint64_t most) {
-  uint64_t best = 1;
-
-  for (uint64_t d = 1; d * d <= n; d++) {
-    if (n % d) continue;
-    if (d <= most && d > best) best = d;
-    if (n / d <= most && n / d > best) best = n / d;
-  }
-
-  return best;
-}
-
-/* The units of one lane's window. */
-static uint64_t insitu__plan_window(uint64_t block_chunks, uint64_t unit_chunks, uint64_t lanes) {
-  return insitu__base_max(1, insitu__base_max(1, block_chunks / unit_chunks) / lanes);
-}
-
-/* The lanes of a shuffled order, and the units of a window of each. By default the lanes are a
- * divisor of the global batch, few enough that each has 8 units, and one unit in its window. A
- * world size or a number of lanes that does not fit is refused with numbers that do. */
+/* The lanes of a shuffled order, and the units of a window of each. A world size or a number of
+ * lanes that does not fit is refused with numbers that do. */
 static insitu_status insitu__plan_lanes(struct insitu__plan *p, const insitu_loader_desc *desc,
     uint64_t window_units, insitu_error *err) {
   struct insitu__plan_layout *l = &p->layout;
   uint64_t world = (uint64_t)desc->world;
 
-  l->lanes = desc->lanes
-                 ? desc->lanes
-                 : insitu__plan_divisor(l->global_batch,
-                       insitu__base_min(window_units, insitu__base_max(1, p->part->units / 8)));
+  l->lanes =
+      desc->lanes ? desc->lanes : insitu__rule_lanes(l->global_batch, window_units, p->part->units);
   if (l->global_batch % l->lanes)
     return insitu__error_set(err, INSITU_E_ARG,
         "iterator: lanes %" PRIu64 " does not divide the global batch of %" PRIu64
         " rows (batch_size x world); set lanes to a divisor, for instance %" PRIu64,
-        l->lanes, l->global_batch, insitu__plan_divisor(l->global_batch, l->lanes));
+        l->lanes, l->global_batch, insitu__rule_divisor(l->global_batch, l->lanes));
   if (l->lanes % world) {
     /* the next number that world and batch accept; the batch itself is one */
     uint64_t more = world * (l->lanes / world + 1);
     while (l->global_batch % more) more += world;
     return insitu__error_set(err, INSITU_E_ARG,
-        "iterator: %" PRIu64 " lanes cannot be shared by a world of %" PRIu64
-        "; set lanes to %" PRIu64 " on every rank (and at every world size you compare), or use a "
+        "iterator: %" PRIu64 " lanes%s cannot be shared by a world of %" PRIu64
+        "; set lanes to %" PRIu64
+        " on every rank (and at every world size you compare)%s, or use a "
         "world size that divides %" PRIu64,
-        l->lanes, world, more, l->lanes);
+        l->lanes, desc->lanes ? "" : ", the default,", world, more,
+        desc->lanes ? "" : ", or to resume a run, to the lanes that it had", l->lanes);
   }
 
-  l->window = insitu__plan_window(desc->block_chunks, desc->unit_chunks, l->lanes);
+  l->window = insitu__rule_lane_window(desc->block_chunks, desc->unit_chunks, l->lanes);
   return INSITU_OK;
+}
+
+/* Where the desc leaves lanes and windows open: windows of an iterator that has fewer lanes than
+ * the rule's are as short as (c) of >>rule allows. rows: of a full unit. */
+static void insitu__plan_shorten(struct insitu__plan *p, uint64_t rows) {
+  struct insitu__plan_layout *l = &p->layout;
+
+  if (l->sequential) return;
+  l->window = insitu__rule_mixing(l->global_batch, l->lanes, insitu__base_max(1, rows), l->window);
 }
 
 /* How many anchors of the archive each reason takes from an epoch. */
@@ -28137,6 +29841,11 @@ static insitu_status insitu__plan_empty(
   int first = small ? INSITU_DROP_RANGE : INSITU_DROP_OTHER_SPLIT + 1, most = first;
   char text[400];
 
+  if (!p->geometry->n_drawn && (part == INSITU_VAL || part == INSITU_TEST))
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "split %s: all axes have a patch: such an image is one sample, which train and all have; "
+        "give each split a loader of its own, with start and stop of its axes",
+        insitu__split_names[part]);
   insitu__plan_dropped(p, dropped);
   for (int r = first; r < INSITU_DROP_TAIL && (!small || r <= INSITU_DROP_OTHER_SPLIT); r++)
     if (dropped[r] > dropped[most]) most = r;
@@ -28195,7 +29904,7 @@ static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insi
 static insitu_status insitu__plan_order(
     const struct insitu__plan *p, uint64_t epoch, struct insitu__order *out, insitu_error *err) {
   const struct insitu__plan_layout *l = &p->layout;
-  bool product = p->part->n_lines > 1;
+  bool product = p->part->n_factors > 1;
   struct insitu__order_shape rows_first = {.begin = insitu__split_unit_begin,
       .rank_of = insitu__split_unit_of,
       .unit = insitu__split_same,
@@ -28214,11 +29923,6 @@ static insitu_status insitu__plan_order(
       .n_irregular = p->part->n_irregular,
       .classes = l->sequential ? NULL : p->part->classes,
       .n_classes = l->sequential ? 0 : p->part->n_classes};
-
-  if (product && !l->sequential) {
-    d.classes = p->part->classes;
-    d.n_classes = p->part->n_classes;
-  }
   return insitu__order_init_shape(out, &d, product && l->sequential ? &rows_first : NULL, err);
 }
 
@@ -28288,10 +29992,10 @@ static uint64_t insitu__plan_patch_fields(const struct insitu__geometry *g,
   memcpy(lo, r->tile_lo, a->zarr.ndim * sizeof *lo);
   memcpy(hi, r->tile_hi, a->zarr.ndim * sizeof *hi);
   for (unsigned j = 0; j < a->n_patch; j++) {
+    struct insitu__geometry_interval in = insitu__geometry_within(&g->patch[j], origin[j], halo);
     unsigned d = a->patch[j];
-    uint64_t begin = (uint64_t)origin[j] - halo, end = begin + g->patch[j].length + 2 * halo;
-    lo[d] = begin / a->zarr.chunk[d];
-    hi[d] = (end - 1) / a->zarr.chunk[d] + 1;
+    lo[d] = (uint64_t)in.lo / a->zarr.chunk[d];
+    hi[d] = (uint64_t)(in.hi - 1) / a->zarr.chunk[d] + 1;
   }
   for (unsigned d = 0; d < a->zarr.ndim; d++) n *= hi[d] - lo[d];
   return n;
@@ -28324,8 +30028,7 @@ static uint64_t insitu__plan_set_slots(uint64_t most) { /* at most half of them 
 
 static bool insitu__plan_set_init(struct insitu__plan_set *s, uint64_t most) {
   uint64_t n = insitu__plan_set_slots(most);
-  struct insitu__plan_set_slot *slot =
-      (struct insitu__plan_set_slot *)insitu__mem_alloc(n, sizeof *slot);
+  struct insitu__plan_set_slot *slot = insitu__mem_alloc(n, sizeof *slot);
 
   if (slot) *s = (struct insitu__plan_set){slot, n - 1, 1};
   return slot != NULL;
@@ -28372,7 +30075,8 @@ static uint64_t insitu__plan_touched_along(
     return insitu__base_min(line->most, insitu__map_touched(a->map, line->group, rows));
   /* Groups of indexes begin where reference chunks do; only steps shift them. */
   if (k != a->along && line->group % rows == 0) cut = 1;
-  return insitu__base_min(line->most, (line->group - 1) / rows + cut);
+  uint64_t most = insitu__base_min((line->group - 1) / rows + cut, a->drawn[k].chunks);
+  return insitu__base_min(line->most, most);
 }
 
 /* At most how many fields of a chunk the patches of a unit touch, in one view; 1: there are no
@@ -28402,12 +30106,35 @@ static uint64_t insitu__plan_touched(const struct insitu__plan *p, const struct 
     const struct insitu__geometry_array *a = &p->geometry->arrays[i];
     bool ok = insitu__base_mul(a->n_views, units, &n) &&
               insitu__base_mul(n, insitu__plan_touched_fields(p, a), &n);
+    uint64_t along = 1;
     for (unsigned k = 0; ok && k < a->n_drawn; k++)
-      ok = insitu__base_mul(n, insitu__plan_touched_along(p, a, k), &n);
+      ok = insitu__base_mul(along, insitu__plan_touched_along(p, a, k), &along);
+    if (p->part->list.n_axes) along = insitu__base_min(along, p->part->list.line.most);
+    ok = ok && insitu__base_mul(n, along, &n);
     if (!ok || !insitu__base_add(most, n, &most)) return UINT64_MAX;
   }
 
   return most;
+}
+
+/* Moves `at`, an anchor of the box of anchors [lo, hi), to the first one of the next chunk along
+ * some axis that a view shows. False: behind the last. */
+static bool insitu__plan_next_chunk(const struct insitu__plan *p,
+    const struct insitu__geometry_array *a, const struct insitu__geometry_view *view,
+    const int64_t *lo, const int64_t *hi, int64_t *at) {
+  for (unsigned k = a->n_drawn; k-- > 0;) {
+    const struct insitu__split_line *line = &p->part->line[k];
+    bool along = k == a->along;
+    int64_t delta = along ? view->delta : 0, rows = (int64_t)a->drawn[k].rows;
+    int64_t index = along ? insitu__geometry_index(a, at[k]) : at[k];
+    int64_t next = ((index + delta) / rows + 1) * rows - delta;
+    if (along) next = insitu__geometry_anchor(a, next);
+    at[k] = insitu__split_anchor_from(line, at[k], next);
+    if (at[k] < hi[k]) return true;
+    at[k] = lo[k];
+  }
+
+  return false;
 }
 
 /* What a scan knows of one lane: its window, and the chunks that this has touched so far. */
@@ -28429,10 +30156,22 @@ struct insitu__plan_scan {
   uint64_t next_array, next_view;    /* the view of it to look at next */
   /* the chunk touched last, and how many of its fields were named */
   uint64_t array, chunk, field;
+  const struct insitu__geometry_view *view; /* that touched it, and how many of its group did */
+  uint64_t views;
   /* how often a next field was looked for: the scan's work on fields */
   uint64_t looked;
   bool row_open, tile_open; /* views, or fields, are left */
-  /* Of a patch: where it begins, and the fields of the chunk that hold it. */
+  /* Small inner chunks of a shard: those that the row's unit shows beside the touched one are named
+   * with it, so that neighbours are read together. near_at: where the search has come to. */
+  uint64_t unit; /* of the row */
+  bool near_open;
+  struct insitu__split_unit near;
+  int64_t near_at[INSITU__MAX_AXES];
+  /* TILE comes whenever a row shows some of a chunk, and names the fields that the view shows; else
+   * at the first touch of a window, for all fields that some view shows. Not with patches. */
+  bool every;
+  /* Of a patch: where it begins. Of a patch, and where `every` is set: the fields of the chunk that
+   * the view shows. */
   int64_t origin[INSITU__MAX_AXES];
   uint64_t field_lo[INSITU__MAX_DIMS], field_hi[INSITU__MAX_DIMS];
   /* What a batch waits for, a part for each view and field of a row: of the rows of this batch that
@@ -28465,7 +30204,7 @@ static void insitu__plan_scan_seek(
   s->batch = batch;
   s->row = 0;
   s->parts = 0;
-  s->row_open = s->tile_open = false;
+  s->row_open = s->tile_open = s->near_open = false;
   for (uint64_t i = 0; i < s->plan->layout.rank_lanes; i++)
     s->lane[i].window.begin = s->lane[i].window.end = 0;
 }
@@ -28476,7 +30215,7 @@ static insitu_status insitu__plan_scan_init(struct insitu__plan_scan *s,
 
   memset(s, 0, sizeof *s);
   s->plan = p;
-  s->lane = (struct insitu__plan_lane *)insitu__mem_alloc(p->layout.rank_lanes, sizeof *s->lane);
+  s->lane = insitu__mem_alloc(p->layout.rank_lanes, sizeof *s->lane);
   bool ok = s->lane && touched <= INSITU__PLAN_MAX_SET;
   for (uint64_t i = 0; ok && i < p->layout.rank_lanes; i++)
     ok = insitu__plan_set_init(&s->lane[i].set, touched);
@@ -28511,9 +30250,41 @@ static void insitu__plan_scan_row(struct insitu__plan_scan *s) {
   insitu_order_place place;
   insitu__order_window_at(s->order, w, index, &place);
   insitu__plan_anchor(p, &place, s->anchor);
+  s->unit = place.unit;
   if (p->geometry->n_patch) insitu__plan_origin(p, s->order, s->anchor, s->origin);
   s->next_array = s->next_view = 0;
   s->row_open = true;
+}
+
+/* Whether neighbours of the array's chunks are worth a read before a row touches them: they are
+ * inner chunks of shards, and so small that a request for several costs little more than a request
+ * for one. */
+static bool insitu__plan_reads_near(
+    const struct insitu__plan *p, const struct insitu__geometry_array *a) {
+  if (!a->zarr.n_levels || p->part->list.n_axes) return false;
+  bool far = insitu__store_is_remote(&a->zarr.source->store);
+  return a->bound <= (far ? INSITU__PLAN_NEAR_FAR : INSITU__PLAN_NEAR);
+}
+
+/* Begins to name the chunks that the row's unit shows by the view that has touched a new one. */
+static void insitu__plan_scan_near(struct insitu__plan_scan *s) {
+  const struct insitu__plan *p = s->plan;
+
+  insitu__split_unit_at(p->part, !p->layout.sequential, s->unit, &s->near);
+  memcpy(s->near_at, s->near.lo, sizeof s->near_at);
+  s->near_open = true;
+}
+
+/* On to the next of these chunks that the window has not touched. */
+static void insitu__plan_scan_next_near(struct insitu__plan_scan *s) {
+  const struct insitu__geometry_array *a = &s->plan->shown->arrays[s->array];
+
+  while (s->near_open && !s->tile_open) {
+    s->chunk = insitu__geometry_touch(a, s->view, s->near_at);
+    s->field = UINT64_MAX;
+    s->tile_open = insitu__plan_set_add(&s->current->set, (uint32_t)s->array, s->chunk);
+    s->near_open = insitu__plan_next_chunk(s->plan, a, s->view, s->near.lo, s->near.hi, s->near_at);
+  }
 }
 
 /* Looks at the row's next view, and those of its group that show samples of the same chunk; opens
@@ -28523,19 +30294,24 @@ static void insitu__plan_scan_touch(struct insitu__plan_scan *s) {
   const struct insitu__geometry_array *a = &g->arrays[s->next_array];
   const struct insitu__geometry_view *view = &a->views[s->next_view];
   const struct insitu__geometry_region *r = &g->regions[view->region];
-  uint64_t views;
 
   s->array = s->next_array;
-  s->chunk = insitu__geometry_touch_group(a, view, s->anchor, &views);
+  s->view = view;
+  s->chunk = insitu__geometry_touch_group(a, view, s->anchor, &s->views);
   s->field = UINT64_MAX; /* the one before number 0 */
   if (a->n_patch) {
     s->parts += insitu__plan_patch_fields(g, a, r, s->origin, s->field_lo, s->field_hi);
     s->tile_open = true;
+  } else if (s->every) {
+    memcpy(s->field_lo, r->tile_lo, a->zarr.ndim * sizeof *s->field_lo);
+    memcpy(s->field_hi, r->tile_hi, a->zarr.ndim * sizeof *s->field_hi);
+    s->tile_open = true;
   } else {
-    s->parts += views * r->fields;
+    s->parts += s->views * r->fields;
     s->tile_open = insitu__plan_set_add(&s->current->set, (uint32_t)s->array, s->chunk);
+    if (s->tile_open && insitu__plan_reads_near(s->plan, a)) insitu__plan_scan_near(s);
   }
-  s->next_view += views;
+  s->next_view += s->views;
   if (s->next_view == a->n_views) {
     s->next_view = 0;
     s->next_array++;
@@ -28546,20 +30322,20 @@ static void insitu__plan_scan_touch(struct insitu__plan_scan *s) {
  * its fields; of those that hold a patch, the window may have read some. */
 static void insitu__plan_scan_field(
     struct insitu__plan_scan *s, const struct insitu__geometry_array *a) {
-  if (!a->n_patch) {
+  if (!a->n_patch && !s->every) {
     s->field = insitu__geometry_next(s->plan->shown, a, s->field + 1);
     return;
   }
   do {
     s->field = insitu__geometry_next_of(a, s->field_lo, s->field_hi, s->field + 1);
-    if (s->field == UINT64_MAX) return;
-  } while (!insitu__plan_set_add(
-      &s->current->set, (uint32_t)s->array, insitu__plan_patch_tile(a, s->chunk, s->field)));
+  } while (!s->every && s->field != UINT64_MAX &&
+           !insitu__plan_set_add(&s->current->set, (uint32_t)s->array,
+               insitu__plan_patch_tile(a, s->chunk, s->field)));
 }
 
 /* One step of the scan. ROW: row s->row of batch s->batch shows s->anchor. TILE: read (s->array,
- * s->chunk, s->field) for the window of s->current. BATCH: the batch before s->batch is scanned;
- * the caller must not step past the epoch's last. */
+ * s->chunk, s->field) for the window of s->current; see `every`. BATCH: the batch before s->batch
+ * is scanned; the caller must not step past the epoch's last. */
 static enum insitu__plan_event insitu__plan_scan_step(struct insitu__plan_scan *s) {
   const struct insitu__geometry *g = s->plan->shown;
 
@@ -28570,6 +30346,8 @@ static enum insitu__plan_event insitu__plan_scan_step(struct insitu__plan_scan *
       if (s->field != UINT64_MAX) return INSITU__PLAN_TILE;
       s->tile_open = false;
     }
+    insitu__plan_scan_next_near(s);
+    if (s->tile_open) continue;
     if (s->row_open) {
       if (s->next_array < g->n_arrays) {
         insitu__plan_scan_touch(s);
@@ -28629,7 +30407,6 @@ static bool insitu__plan_map_run(
     struct insitu__plan_map *m, struct insitu__geometry_line *line, struct insitu__plan_run *run) {
   const struct insitu__split_part *part = m->plan->part;
   unsigned last = part->n_lines - 1;
-  uint64_t stride = part->line[last].stride;
 
   while (line->n) {
     if (!insitu__split_unit_holds(part, &m->unit, line->at)) {
@@ -28641,21 +30418,20 @@ static bool insitu__plan_map_run(
     int64_t end = m->unit.hi[last] < hi ? m->unit.hi[last] : hi;
 
     if (!m->unit.none) {
-      uint64_t within = insitu__split_within(part, &m->unit, line->at);
-      uint64_t skip = insitu__split_skip(part, &m->unit, lo);
-      uint64_t n = 0, at = m->sequence + within;
-      if (lo + (int64_t)skip < end)
-        n = insitu__split_count(&part->line[last], lo + (int64_t)skip, end);
+      struct insitu__split_row row;
+      insitu__split_row(part, &m->unit, line->at, end, &row);
+      uint64_t at = m->sequence + row.within, stride = part->line[last].stride;
       uint64_t first = insitu__base_max(at, m->window->begin);
-      uint64_t behind = insitu__base_min(at + n, m->window->end);
+      uint64_t behind = insitu__base_min(at + row.n, m->window->end);
       if (first < behind) {
-        run->row = line->row + skip + (first - at) * stride;
+        run->row = line->row + row.skip + (first - at) * stride;
         run->n = behind - first;
         run->stride = stride;
         run->at = first - m->window->begin;
-        insitu__plan_line_skip(line, last, skip + (behind - 1 - at) * stride + 1);
+        insitu__plan_line_skip(line, last, row.skip + (behind - 1 - at) * stride + 1);
         return true;
       }
+      end = row.next;
     }
     insitu__plan_line_skip(line, last, (uint64_t)(end - lo));
   }
@@ -28698,23 +30474,27 @@ static bool insitu__plan_before_unit(const struct insitu__plan *p, const struct 
   return false;
 }
 
-/* The same of the anchors of a line, which is used up. A unit costs one look-up in the
- * permutation. */
+/* The same of the anchors of a line, which is used up. A unit costs one look-up in the permutation,
+ * however many runs of the line lie in it. */
 static bool insitu__plan_before(const struct insitu__plan *p, const struct insitu__order *o,
     const struct insitu__order_window *w, struct insitu__geometry_line *line) {
   unsigned last = p->part->n_lines - 1;
+  struct insitu__split_unit u = {.none = true}; /* it holds nothing */
+  uint64_t rank = 0;
 
   while (line->n) {
-    struct insitu__split_unit u;
-    insitu__split_find(p->part, line->at, &u);
+    if (!insitu__split_unit_holds(p->part, &u, line->at)) {
+      insitu__split_find(p->part, line->at, &u);
+      if (!u.none) rank = insitu__order_unit_rank(o, insitu__plan_unit(p, &u));
+    }
     int64_t lo = line->at[last], hi = lo + (int64_t)line->n,
             end = u.hi[last] < hi ? u.hi[last] : hi;
     if (!u.none) {
-      uint64_t rank = insitu__order_unit_rank(o, insitu__plan_unit(p, &u));
-      uint64_t at = insitu__order_rank_begin(o, rank) + insitu__split_within(p->part, &u, line->at);
-      int64_t first = lo + (int64_t)insitu__split_skip(p->part, &u, lo);
-      uint64_t n = first < end ? insitu__split_count(&p->part->line[last], first, end) : 0;
-      if (insitu__plan_before_unit(p, o, w, rank, at, at + n)) return true;
+      struct insitu__split_row row;
+      insitu__split_row(p->part, &u, line->at, end, &row);
+      uint64_t at = insitu__order_rank_begin(o, rank) + row.within;
+      if (insitu__plan_before_unit(p, o, w, rank, at, at + row.n)) return true;
+      end = row.next;
     }
     insitu__plan_line_skip(line, last, (uint64_t)(end - lo));
   }
@@ -28805,26 +30585,6 @@ static bool insitu__plan_count_patch(struct insitu__plan_count *n, const int64_t
   return true;
 }
 
-/* Moves `at`, an anchor of the box of anchors [lo, hi), to the first one of the next chunk along
- * some axis that a view shows. False: behind the last. */
-static bool insitu__plan_next_chunk(const struct insitu__plan *p,
-    const struct insitu__geometry_array *a, const struct insitu__geometry_view *view,
-    const int64_t *lo, const int64_t *hi, int64_t *at) {
-  for (unsigned k = a->n_drawn; k-- > 0;) {
-    const struct insitu__split_line *line = &p->part->line[k];
-    bool along = k == a->along;
-    int64_t delta = along ? view->delta : 0, rows = (int64_t)a->drawn[k].rows;
-    int64_t index = along ? insitu__geometry_index(a, at[k]) : at[k];
-    int64_t next = ((index + delta) / rows + 1) * rows - delta;
-    if (along) next = insitu__geometry_anchor(a, next);
-    at[k] = insitu__split_anchor_from(line, at[k], next);
-    if (at[k] < hi[k]) return true;
-    at[k] = lo[k];
-  }
-
-  return false;
-}
-
 /* Adds the chunks that a box of anchors touches, all of one unit. False: no memory. */
 static bool insitu__plan_count_box(
     struct insitu__plan_count *n, const int64_t *lo, const int64_t *hi) {
@@ -28846,6 +30606,11 @@ static bool insitu__plan_count_box(
   return true;
 }
 
+/* Whether each anchor of a unit is looked at by itself: patches, and listed samples. */
+static bool insitu__plan_counts_each(const struct insitu__plan *p) {
+  return p->geometry->n_patch || p->part->list.n_axes;
+}
+
 /* Adds the chunks that anchors [from, to) of a unit touch. They are cut into boxes, of which each
  * is whole along all axes behind the one that it is cut along. False: no memory. */
 static bool insitu__plan_count_unit(
@@ -28853,10 +30618,13 @@ static bool insitu__plan_count_unit(
   const struct insitu__split_part *part = n->plan->part;
 
   if (!n->exact) insitu__plan_set_clear(&n->unit);
-  for (; n->plan->geometry->n_patch && from < to; from++) {
-    int64_t anchor[INSITU__MAX_AXES] = {0};
+  for (; insitu__plan_counts_each(n->plan) && from < to; from++) {
+    int64_t anchor[INSITU__MAX_AXES] = {0}, behind[INSITU__MAX_AXES];
     insitu__split_anchor(part, u, from, anchor);
-    if (!insitu__plan_count_patch(n, anchor)) return false;
+    for (unsigned k = 0; k < part->n_lines; k++) behind[k] = anchor[k] + 1;
+    bool patch = n->plan->geometry->n_patch > 0;
+    if (!(patch ? insitu__plan_count_patch(n, anchor) : insitu__plan_count_box(n, anchor, behind)))
+      return false;
   }
   while (from < to) {
     int64_t lo[INSITU__MAX_AXES], hi[INSITU__MAX_AXES];
@@ -28904,7 +30672,7 @@ static bool insitu__plan_count_window(
 
 /* For each array, how many fields of a chunk are read. */
 static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
-  uint64_t *fields = (uint64_t *)insitu__mem_alloc(g->n_arrays, sizeof *fields);
+  uint64_t *fields = insitu__mem_alloc(g->n_arrays, sizeof *fields);
 
   for (uint64_t i = 0; fields && i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
@@ -28976,8 +30744,8 @@ static bool insitu__plan_distinct_along(const struct insitu__plan *p,
 }
 
 /* Different chunks, fields included, that the whole split needs: exact, but for many segments seen
- * by several views and for anchors that are further apart than chunks, where it is at most so many.
- */
+ * by several views, for anchors that are further apart than chunks, and for patches, where it is at
+ * most so many. */
 static bool insitu__plan_distinct(
     const struct insitu__plan *p, const uint64_t *fields, uint64_t *out) {
   *out = 0;
@@ -29011,7 +30779,7 @@ static double insitu__plan_distinct_share(const struct insitu__plan *p, double f
 static bool insitu__plan_count_rank(struct insitu__plan_count *n) {
   const struct insitu__plan_layout *l = &n->plan->layout;
   uint64_t windows = INSITU__PLAN_SAMPLED_WINDOWS;
-  if (n->plan->geometry->n_patch) { /* each patch is looked at by itself */
+  if (insitu__plan_counts_each(n->plan)) {
     uint64_t rows = n->order->lane_anchors, all;
     if (insitu__base_mul(l->window, n->plan->part->unit_rows, &all))
       rows = insitu__base_min(rows, all);
@@ -29043,7 +30811,7 @@ static insitu_status insitu__plan_cost(const struct insitu__plan *p, const struc
       .order = o,
       .fields = fields,
       .exact = p->part->units / l->world <= INSITU__PLAN_EXACT_UNITS / per_window};
-  if (p->geometry->n_patch)
+  if (insitu__plan_counts_each(p))
     n.exact = n.exact && p->part->anchors / l->world <= INSITU__PLAN_PATCHES;
 
   bool ok = fields && touched <= INSITU__PLAN_MAX_SET &&
@@ -29062,6 +30830,9 @@ static insitu_status insitu__plan_cost(const struct insitu__plan *p, const struc
   if (!n.exact && n.seen) {
     double rows = (double)out->rows, anchors = (double)p->part->anchors;
     double scale = rows / (double)n.seen;
+    /* Of a list that is thin, units touch few chunks of those that the ranges have. */
+    if (p->part->list.n_axes)
+      split = insitu__base_min(split, (uint64_t)((double)n.touches * anchors / (double)n.seen));
     /* units that touch a chunk */
     double each = (double)n.touches * anchors / (double)n.seen / (double)insitu__base_max(1, split);
     n.reads = (uint64_t)((double)n.reads * scale);
@@ -29178,13 +30949,25 @@ static insitu_status insitu__plan_quality(
  *              │             └─ or `absent`: the shard's object does not exist
  *              └─ failed: removed; a coroutine that waited for the index reads it itself
  *
- * State: struct insitu__cache, which owns its memory; all of it is taken at init. Reactor thread
- * only; the _await functions suspend. */
+ * With an index its shard's object may be kept open, so that a worker reads a small chunk by one
+ * system call. The tile that is read so counts in `users` of the slot, which then stays: the worker
+ * reads the slot's descriptor.
+ *
+ * State: struct insitu__cache, which owns its memory and descriptors; all memory is taken at init.
+ * Reactor thread only; the _await functions suspend. */
 
 /* Slots at most. */
 #define INSITU__CACHE_SLOTS (1u << 20)
 /* The end of a bucket's list. */
 #define INSITU__CACHE_NONE UINT32_MAX
+/* Objects of shards that are kept open at most: so many, or this share of the descriptors that the
+ * process may have, and at least a few. A shuffled window reads some of each of its shards, so that
+ * an object that is not kept open is opened and closed for nearly every chunk. The kernel gives the
+ * lowest number that is free: one in the upper half of the process's says that half of them are
+ * used, by other loaders or by the program, and a cache does not grow then. */
+#define INSITU__CACHE_FILES 1024u
+#define INSITU__CACHE_FILES_SHARE 8
+#define INSITU__CACHE_FILES_LEAST 16u
 /* Bytes of an index from which a worker checks it: that takes 5 us and more. */
 #define INSITU__CACHE_CHECK (64u << 10)
 
@@ -29199,6 +30982,10 @@ struct insitu__cache_slot {
   bool used;     /* since the clock's hand last came by */
   bool absent;   /* the shard does not exist */
   struct insitu__reactor_gate loaded;
+
+  int fd;         /* of the outermost shards: the object, open for read_now; -1: it is not open */
+  uint32_t users; /* tiles that a worker reads by the descriptor: the slot stays */
+  bool recent;    /* some tile did since the turn of this object last came */
 };
 
 struct insitu__cache {
@@ -29210,6 +30997,10 @@ struct insitu__cache {
   uint32_t *bucket, mask; /* lists of slots by hash */
   uint32_t hand;          /* of the clock that looks for a slot to evict */
 
+  uint32_t *file, n_files, most_files; /* slots with an open object */
+  uint64_t half;                       /* of the descriptors that the process may have */
+  uint32_t turn;                       /* of `file`: closed next, for another object */
+
   atomic_uint_least64_t loads, read; /* statistics: indexes read, bytes of them */
 };
 
@@ -29217,20 +31008,36 @@ struct insitu__cache {
 static uint64_t insitu__cache_bytes(uint32_t slots, uint64_t slot_bytes) {
   uint64_t bytes;
   return insitu__base_mul(
-             slots, slot_bytes + sizeof(struct insitu__cache_slot) + 2 * sizeof(uint32_t), &bytes)
+             slots, slot_bytes + sizeof(struct insitu__cache_slot) + 3 * sizeof(uint32_t), &bytes)
              ? bytes
              : UINT64_MAX;
 }
 
 static void insitu__cache_free(struct insitu__cache *c) {
+  for (uint32_t i = 0; i < c->n_files; i++) insitu__store_close_now(c->slot[c->file[i]].fd);
   insitu__mem_unmap(c->memory, c->n_slots * c->slot_bytes);
   insitu__mem_free(c->slot);
   insitu__mem_free(c->bucket);
+  insitu__mem_free(c->file);
   memset(c, 0, sizeof *c);
 }
 
-/* False: no memory. There must be as many slots as coroutines that look for an index at once, or
- * more: then one to evict is always found. */
+/* Finds how many objects may stay open. */
+static void insitu__cache_limit_files(struct insitu__cache *c) {
+  struct rlimit limit;
+  uint64_t share = 0;
+
+  if (!getrlimit(RLIMIT_NOFILE, &limit)) {
+    share = limit.rlim_cur / INSITU__CACHE_FILES_SHARE;
+    c->half = limit.rlim_cur / 2;
+  }
+  share = insitu__base_max(share, INSITU__CACHE_FILES_LEAST);
+  c->most_files =
+      (uint32_t)insitu__base_min(c->n_slots, insitu__base_min(share, INSITU__CACHE_FILES));
+}
+
+/* False: no memory. There must be as many slots as coroutines that look for an index and tiles that
+ * hold one, or more: then one to evict is always found. */
 static bool insitu__cache_init(struct insitu__cache *c, uint32_t slots, uint64_t slot_bytes) {
   memset(c, 0, sizeof *c);
   c->n_slots = slots;
@@ -29239,14 +31046,16 @@ static bool insitu__cache_init(struct insitu__cache *c, uint32_t slots, uint64_t
   uint32_t buckets = 16; /* a power of two that is at least the number of slots */
   while (buckets < slots) buckets *= 2;
   c->mask = buckets - 1;
-  c->slot = (struct insitu__cache_slot *)insitu__mem_alloc(slots, sizeof *c->slot);
-  c->bucket = (uint32_t *)insitu__mem_alloc(buckets, sizeof *c->bucket);
-  c->memory = (unsigned char *)insitu__mem_map(slots * slot_bytes);
-  if (!c->slot || !c->bucket || !c->memory) {
+  c->slot = insitu__mem_alloc(slots, sizeof *c->slot);
+  c->bucket = insitu__mem_alloc(buckets, sizeof *c->bucket);
+  c->file = insitu__mem_alloc(slots, sizeof *c->file);
+  c->memory = insitu__mem_map(slots * slot_bytes);
+  if (!c->slot || !c->bucket || !c->file || !c->memory) {
     insitu__cache_free(c);
     return false;
   }
   memset(c->bucket, 0xff, buckets * sizeof *c->bucket); /* INSITU__CACHE_NONE */
+  insitu__cache_limit_files(c);
   return true;
 }
 
@@ -29268,13 +31077,52 @@ static struct insitu__cache_slot *insitu__cache_find(
   return NULL;
 }
 
-/* Takes a slot out of its bucket, which frees it. */
+/* Closes the object that is number i of those that are open. */
+static void insitu__cache_close(struct insitu__cache *c, uint32_t i) {
+  struct insitu__cache_slot *slot = &c->slot[c->file[i]];
+
+  insitu__store_close_now(slot->fd);
+  slot->fd = -1;
+  c->file[i] = c->file[--c->n_files];
+}
+
+/* Whether one more object may stay open. Where all are in use, one gives way that nobody has read
+ * since its turn last came. */
+static bool insitu__cache_room(struct insitu__cache *c) {
+  if (c->n_files < c->most_files) return true;
+  c->turn = (c->turn + 1) % c->most_files;
+  struct insitu__cache_slot *slot = &c->slot[c->file[c->turn]];
+  bool idle = !slot->users && !slot->recent;
+  slot->recent = false;
+  if (idle) insitu__cache_close(c, c->turn);
+  return idle;
+}
+
+/* Opens the object of a slot, without waiting; there is room. False: that cannot be now. */
+static bool insitu__cache_open(struct insitu__cache *c, struct insitu__cache_slot *slot,
+    struct insitu__store *store, const char *key) {
+  int fd = store->ops->open_now(store, key);
+  if (fd < 0) return false;
+  if ((uint64_t)fd >= c->half && c->n_files >= INSITU__CACHE_FILES_LEAST) {
+    insitu__store_close_now(fd);
+    c->most_files = c->n_files;
+    return false;
+  }
+
+  slot->fd = fd;
+  c->file[c->n_files++] = (uint32_t)(slot - c->slot);
+  return true;
+}
+
+/* Takes a slot out of its bucket, which frees it. Nobody holds it. */
 static void insitu__cache_remove(struct insitu__cache *c, struct insitu__cache_slot *slot) {
   uint32_t *link = insitu__cache_bucket(c, slot->array, slot->level, slot->cell),
            i = (uint32_t)(slot - c->slot);
   while (*link != i) link = &c->slot[*link].next;
   *link = slot->next;
   slot->array = NULL;
+  for (uint32_t k = 0; slot->fd >= 0 && k < c->n_files; k++)
+    if (c->file[k] == i) insitu__cache_close(c, k);
 }
 
 /* A slot for a new index, in its bucket and `loading`: a free one, or one whose index was not used
@@ -29285,15 +31133,20 @@ static struct insitu__cache_slot *insitu__cache_insert(
   for (;;) {
     slot = &c->slot[c->hand];
     c->hand = (c->hand + 1) % c->n_slots;
-    if (slot->loading) continue;
+    if (slot->loading || slot->users) continue;
     if (!slot->array || !slot->used) break;
     slot->used = false;
   }
 
   if (slot->array) insitu__cache_remove(c, slot);
   uint32_t *bucket = insitu__cache_bucket(c, a, level, cell);
-  *slot = (struct insitu__cache_slot){
-      .array = a, .cell = cell, .level = level, .next = *bucket, .loading = true, .used = true};
+  *slot = (struct insitu__cache_slot){.array = a,
+      .cell = cell,
+      .level = level,
+      .next = *bucket,
+      .loading = true,
+      .used = true,
+      .fd = -1};
   *bucket = (uint32_t)(slot - c->slot);
   return slot;
 }
@@ -29308,7 +31161,7 @@ struct insitu__cache_check {
 };
 
 static void insitu__cache_check(void *arg, unsigned worker) {
-  struct insitu__cache_check *check = (struct insitu__cache_check *)arg;
+  struct insitu__cache_check *check = arg;
   (void)worker;
   check->status = insitu__shard_index(check->shard, check->index, check->n, check->err);
 }
@@ -29325,7 +31178,7 @@ static insitu_status insitu__cache_load_await(struct insitu__cache *c, struct in
 
   /* The second time past the cache on disk, whose bytes were damaged. */
   for (bool anew = false;; anew = true) {
-    struct iovec iov = {to, (size_t)n};
+    struct iovec iov = {to, n};
     struct insitu__store_tag tag = {.give_up = give_up, .anew = anew};
     insitu_status status = insitu__store_fetch_await(store, key, offset, &iov, 1, &tag, &got, err);
     c->read += got;
@@ -29367,9 +31220,53 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c,
   return slot->absent ? INSITU_E_NOTFOUND : status;
 }
 
-/* Where chunk `tile` (its place in the grid of the array's chunks) lies in the object of this key:
- * bytes [*offset, *offset + *bytes). INSITU_E_NOTFOUND when the chunk or its shard is absent. For
- * arrays with shards; level by level where shards hold shards. */
+/* The number, in this level's grid, of the shard that holds chunk `tile` (its place in the grid of
+ * the array's chunks). *entry: the chunk's entry in the shard's index. */
+static uint64_t insitu__cache_cell(const struct insitu__zarr_array *a,
+    const struct insitu__zarr_level *level, const uint64_t *tile, uint64_t *entry) {
+  uint64_t cell = 0, extent[INSITU__MAX_DIMS];
+
+  *entry = 0;
+  for (unsigned k = 0; k < a->ndim; k++) {
+    unsigned d = level->axis[k];
+    extent[d] = level->shard->chunk[k];
+    *entry = *entry * (extent[d] / level->shard->inner[k]) +
+             tile[d] * a->chunk[d] % extent[d] / level->shard->inner[k];
+  }
+  for (unsigned d = 0; d < a->ndim; d++)
+    cell = cell * insitu__base_ceil_div(a->shape[d], extent[d]) + tile[d] * a->chunk[d] / extent[d];
+  return cell;
+}
+
+/* As insitu__cache_locate_await, where all indexes are here; INSITU_TIMEOUT where one is not, and
+ * in place of every error: that function then tells. *shard: the slot of the outermost shard. */
+static insitu_status insitu__cache_locate_now(struct insitu__cache *c,
+    const struct insitu__zarr_array *a, const uint64_t *tile, struct insitu__cache_slot **shard,
+    uint64_t *offset, uint64_t *bytes) {
+  *offset = 0;
+  *bytes = UINT64_MAX;
+  for (unsigned l = 0; l < a->n_levels; l++) {
+    uint64_t entry, inner_offset, inner_bytes;
+    uint64_t cell = insitu__cache_cell(a, &a->level[l], tile, &entry);
+    struct insitu__cache_slot *slot = insitu__cache_find(c, a, l, cell);
+    if (!slot || slot->loading || slot->absent) return INSITU_TIMEOUT;
+
+    slot->used = true;
+    if (!l) *shard = slot;
+    const unsigned char *index = c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes;
+    insitu_status status = insitu__shard_entry(
+        a->level[l].shard, index, entry, *bytes, &inner_offset, &inner_bytes, NULL);
+    if (status < 0 || inner_bytes == UINT64_MAX) return INSITU_TIMEOUT;
+    *offset += inner_offset;
+    *bytes = inner_bytes;
+  }
+
+  return INSITU_OK;
+}
+
+/* Where chunk `tile` lies in the object of this key: bytes [*offset, *offset + *bytes).
+ * INSITU_E_NOTFOUND when the chunk or its shard is absent. For arrays with shards; level by level
+ * where shards hold shards. */
 static insitu_status insitu__cache_locate_await(struct insitu__cache *c,
     const struct insitu__zarr_array *a, const uint64_t *tile, const char *key, const bool *give_up,
     uint64_t *offset, uint64_t *bytes, insitu_error *err) {
@@ -29377,25 +31274,15 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c,
   *bytes = UINT64_MAX;
   for (unsigned l = 0; l < a->n_levels; l++) {
     const struct insitu__zarr_level *level = &a->level[l];
-    uint64_t cell = 0, number = 0, extent[INSITU__MAX_DIMS], inner_offset, inner_bytes;
+    uint64_t entry, inner_offset, inner_bytes;
+    uint64_t cell = insitu__cache_cell(a, level, tile, &entry);
     const unsigned char *index;
-
-    /* `cell`: the shard's number in this level's grid; `number`: the chunk's entry in its index. */
-    for (unsigned k = 0; k < a->ndim; k++) {
-      unsigned d = level->axis[k];
-      extent[d] = level->shard->chunk[k];
-      number = number * (extent[d] / level->shard->inner[k]) +
-               tile[d] * a->chunk[d] % extent[d] / level->shard->inner[k];
-    }
-    for (unsigned d = 0; d < a->ndim; d++)
-      cell =
-          cell * insitu__base_ceil_div(a->shape[d], extent[d]) + tile[d] * a->chunk[d] / extent[d];
 
     insitu_status status =
         insitu__cache_index_await(c, a, l, cell, key, *offset, *bytes, give_up, &index, err);
     if (status >= 0)
-      status = insitu__shard_entry(
-          level->shard, index, number, *bytes, &inner_offset, &inner_bytes, err);
+      status =
+          insitu__shard_entry(level->shard, index, entry, *bytes, &inner_offset, &inner_bytes, err);
     if (status < 0) return status;
     if (inner_bytes == UINT64_MAX) return INSITU_E_NOTFOUND;
     *offset += inner_offset;
@@ -29590,7 +31477,7 @@ struct insitu__device_visit {
 };
 
 static void *insitu__device_visitor(void *visit) {
-  const struct insitu__device_visit *v = (const struct insitu__device_visit *)visit;
+  const struct insitu__device_visit *v = visit;
   /* what fails here fails once more, and is told, in fn */
   insitu__device_ignore(cudaSetDevice(v->device));
   v->fn(v->arg);
@@ -29656,8 +31543,8 @@ static void *insitu__device_cuda_alloc(const struct insitu__device *d, uint64_t 
   if (!(pinned ? insitu__device_enter_own(d, &s, err) : insitu__device_enter(&s, device, err))) {
     if (pinned) /* never write-combined: the decoders read it back */
       (void)insitu__device_status(
-          cudaHostAlloc(&p, (size_t)bytes, cudaHostAllocPortable), "page-locked memory", err);
-    else (void)insitu__device_status(cudaMalloc(&p, (size_t)bytes), "memory", err);
+          cudaHostAlloc(&p, bytes, cudaHostAllocPortable), "page-locked memory", err);
+    else (void)insitu__device_status(cudaMalloc(&p, bytes), "memory", err);
   }
   insitu__device_leave(&s);
   return p;
@@ -29700,7 +31587,7 @@ static insitu_status insitu__device_event(void **out, int32_t device, insitu_err
 /* Makes a spare fence for the streams of a device. */
 static insitu_status insitu__device_fence_new(
     struct insitu__device *d, int32_t device, insitu_error *err) {
-  struct insitu__device_fence *f = (struct insitu__device_fence *)insitu__mem_alloc(1, sizeof *f);
+  struct insitu__device_fence *f = insitu__mem_alloc(1, sizeof *f);
   if (!f)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "device: no memory for an event; give the process more memory");
@@ -29803,8 +31690,8 @@ static insitu_status insitu__device_upload(struct insitu__device *d,
       status = insitu__device_status(
           cudaEventRecord((cudaEvent_t)parts[i].begun, stream), "upload", err);
     if (!status && some)
-      status = insitu__device_status(cudaMemcpyAsync(slot->memory, pinned + r->at, (size_t)r->bytes,
-                                         cudaMemcpyHostToDevice, stream),
+      status = insitu__device_status(
+          cudaMemcpyAsync(slot->memory, pinned + r->at, r->bytes, cudaMemcpyHostToDevice, stream),
           "upload", err);
     /* Also if the event cannot be recorded: it then counts as reached, and the device has
      * failed. */
@@ -29832,7 +31719,7 @@ struct insitu__device_call {
 };
 
 static void insitu__device_wait_now(void *arg) {
-  struct insitu__device_call *c = (struct insitu__device_call *)arg;
+  struct insitu__device_call *c = arg;
   struct insitu__device_scope s;
   insitu_status status = insitu__device_enter(&s, insitu__device_for_stream(c->d), c->err);
   for (unsigned i = 0; !status && i < c->d->n_rings; i++)
@@ -29862,7 +31749,7 @@ static int32_t insitu__device_of_stream(const struct insitu__device *d) {
 }
 
 static void insitu__device_release_now(void *arg) {
-  const struct insitu__device_call *c = (const struct insitu__device_call *)arg;
+  const struct insitu__device_call *c = arg;
   struct insitu__device *d = c->d;
   struct insitu__device_scope s;
   insitu_error *err = &d->error;
@@ -29893,12 +31780,12 @@ static void insitu__device_release(struct insitu__device *d, struct insitu__devi
 }
 
 static void insitu__device_copy_now(void *arg) {
-  struct insitu__device_call *c = (struct insitu__device_call *)arg;
+  struct insitu__device_call *c = arg;
   struct insitu__device_scope s;
   c->status = insitu__device_enter(&s, insitu__device_for_stream(c->d), c->err);
   if (!c->status)
-    c->status = insitu__device_status(cudaMemcpyAsync(c->dst, c->src, (size_t)c->bytes,
-                                          cudaMemcpyDefault, insitu__device_consumer(c->stream)),
+    c->status = insitu__device_status(cudaMemcpyAsync(c->dst, c->src, c->bytes, cudaMemcpyDefault,
+                                          insitu__device_consumer(c->stream)),
         "copy_to", c->err);
   insitu__device_leave(&s);
 }
@@ -29918,8 +31805,8 @@ static insitu_status insitu__device_put(
   insitu_status status = insitu__device_enter(&s, device, err);
   if (!status)
     status = insitu__device_status(
-        cudaMemcpyAsync(dst, src, (size_t)bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream),
-        "upload", err);
+        cudaMemcpyAsync(dst, src, bytes, cudaMemcpyHostToDevice, (cudaStream_t)stream), "upload",
+        err);
   if (!status)
     status = insitu__device_status(cudaStreamSynchronize((cudaStream_t)stream), "upload", err);
   insitu__device_leave(&s);
@@ -29979,100 +31866,81 @@ static insitu_status insitu__device_count(int *n, insitu_error *err) {
       "insitubatch.h, and link -lcudart");
 }
 
-/* The rest has nothing to do: insitu__device.on is false, and there are no rings. */
+/* The rest has nothing to do, and looks at no parameter: insitu__device.on is false, and there are
+ * no rings. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
 static void insitu__device_visit(
     int32_t device, const void *stream, void (*fn)(void *arg), void *arg) {
-  (void)device, (void)stream;
   fn(arg);
 }
 
 static int insitu__device_save_current(const struct insitu__device *d) {
-  (void)d;
   return -1;
 }
 
-static void insitu__device_restore_current(const struct insitu__device *d, int before) {
-  (void)d, (void)before;
-}
+static void insitu__device_restore_current(const struct insitu__device *d, int before) {}
 
 static void *insitu__device_cuda_alloc(const struct insitu__device *d, uint64_t bytes,
     int32_t place, int32_t device, insitu_error *err) {
-  (void)d, (void)bytes, (void)place, (void)device, (void)err;
   return NULL;
 }
 
-static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {
-  (void)p, (void)place, (void)device;
-}
+static void insitu__device_cuda_free(void *p, int32_t place, int32_t device) {}
 
 static int insitu__device_host_blocked(struct insitu__device *d, struct insitu__device_part *parts,
     struct insitu__device_fence **busy) {
-  (void)d, (void)parts, (void)busy;
   return INSITU__DEVICE_IDLE;
 }
 
 static insitu_status insitu__device_upload(struct insitu__device *d,
     struct insitu__device_part *parts, const unsigned char *pinned, bool some, insitu_error *err) {
-  (void)d, (void)parts, (void)pinned, (void)some, (void)err;
   return INSITU_OK;
 }
 
 static insitu_status insitu__device_wait(
     struct insitu__device *d, struct insitu__device_part *parts, void *stream, insitu_error *err) {
-  (void)d, (void)parts, (void)stream, (void)err;
   return INSITU_OK;
 }
 
 static int32_t insitu__device_of_stream(const struct insitu__device *d) {
-  (void)d;
   return -1;
 }
 
 static void insitu__device_release(struct insitu__device *d, struct insitu__device_part *parts,
-    struct insitu__device_fence **busy, void *stream, int32_t of) {
-  (void)d, (void)parts, (void)busy, (void)stream, (void)of;
-}
+    struct insitu__device_fence **busy, void *stream, int32_t of) {}
 
 static insitu_status insitu__device_copy(struct insitu__device *d, void *dst, const void *src,
     uint64_t bytes, void *stream, insitu_error *err) {
-  (void)d, (void)dst, (void)src, (void)bytes, (void)stream, (void)err;
   return INSITU_OK;
 }
 
 static insitu_status insitu__device_put(
     int32_t device, void *stream, void *dst, const void *src, uint64_t bytes, insitu_error *err) {
-  (void)device, (void)stream, (void)dst, (void)src, (void)bytes, (void)err;
   return INSITU_OK;
 }
 
 static insitu_status insitu__device_free_bytes(int32_t device, uint64_t *bytes, insitu_error *err) {
-  (void)device, (void)bytes, (void)err;
   return INSITU_OK;
 }
 
 static insitu_status insitu__device_stream(struct insitu__device_ring *r, insitu_error *err) {
-  (void)r, (void)err;
   return INSITU_OK;
 }
 
 static insitu_status insitu__device_event(void **out, int32_t device, insitu_error *err) {
-  (void)out, (void)device, (void)err;
   return INSITU_OK;
 }
 
 static insitu_status insitu__device_fence_new(
     struct insitu__device *d, int32_t device, insitu_error *err) {
-  (void)d, (void)device, (void)err;
   return INSITU_OK;
 }
 
-static void insitu__device_event_free(int32_t device, void *event) {
-  (void)device, (void)event;
-}
+static void insitu__device_event_free(int32_t device, void *event) {}
 
-static void insitu__device_drain(const struct insitu__device_ring *r, bool last) {
-  (void)r, (void)last;
-}
+static void insitu__device_drain(const struct insitu__device_ring *r, bool last) {}
+#pragma GCC diagnostic pop
 #endif
 
 /* ---- memory: with or without CUDA ---- */
@@ -30164,7 +32032,7 @@ static void insitu__device_slots_return(
 static insitu_status insitu__device_ring_open(const struct insitu__device *d,
     struct insitu__device_ring *r, uint64_t slots, insitu_error *err) {
   insitu_status status = insitu__device_stream(r, err);
-  r->slots = (struct insitu__device_slot *)insitu__mem_alloc(slots, sizeof *r->slots);
+  r->slots = insitu__mem_alloc(slots, sizeof *r->slots);
   if (!r->slots)
     return status ? status
                   : insitu__error_set(
@@ -30173,8 +32041,7 @@ static insitu_status insitu__device_ring_open(const struct insitu__device *d,
   r->n_slots = slots;
   for (uint64_t i = slots; !status && i-- > 0;) {
     struct insitu__device_slot *slot = &r->slots[i];
-    slot->memory =
-        (unsigned char *)insitu__device_alloc(d, r->room, INSITU_DEVICE, r->device, r->stream, err);
+    slot->memory = insitu__device_alloc(d, r->room, INSITU_DEVICE, r->device, r->stream, err);
     slot->next = r->free;
     r->free = slot;
     if (!slot->memory) status = err && err->status < 0 ? err->status : INSITU_E_NOMEM;
@@ -30289,7 +32156,7 @@ static void insitu__device_close(struct insitu__device *d) {
 /* Encoded bytes up to which a worker first tries a chunk with what the page cache holds. */
 #define INSITU__LOADER_TRIED (1u << 20)
 /* Chunks, and encoded bytes, that one such job tries at most. */
-#define INSITU__LOADER_BUNCH 16
+#define INSITU__LOADER_BUNCH 32
 #define INSITU__LOADER_BUNCH_BYTES (1u << 20)
 /* Chunks that are not tried after a bunch that mostly was not in the page cache. */
 #define INSITU__LOADER_MISSED 256
@@ -30306,7 +32173,7 @@ static void insitu__device_close(struct insitu__device *d) {
 
 /* A remote store's latency is hidden by this many bytes of chunks in flight, within LEAST and MOST
  * chunks; up to INNER where they are inner chunks of shards, several of which share a request. */
-#define INSITU__LOADER_FAR_FLIGHT (64u << 20)
+#define INSITU__LOADER_FAR_FLIGHT (128u << 20)
 #define INSITU__LOADER_FAR_LEAST 64
 #define INSITU__LOADER_FAR_MOST 256
 #define INSITU__LOADER_FAR_INNER 1024
@@ -30358,7 +32225,8 @@ struct insitu__loader_slab {
   bool freed_at_close;               /* nobody held the slab when its iterator was closed */
 };
 
-/* A neighbour in the same shard, read by the same request: see insitu__tile_cut. */
+/* A neighbour in the same shard, read by the same request: see insitu__tile_cut, and
+ * insitu__tile_try_cut. */
 struct insitu__loader_run {
   /* Bytes [at, at + want) of an object; object: its number in the grid of the array's objects. */
   uint64_t object, at, want;
@@ -30369,6 +32237,27 @@ struct insitu__loader_run {
   struct insitu__reactor_gate go_on;
   struct iovec *iov;            /* of a head's read; NULL in a loader without shards */
   struct insitu__store_tag tag; /* of the object, as that read found it */
+};
+
+/* Room for a decoded chunk, or a part of one, that is kept until its rows are gathered: see >>kept.
+ */
+struct insitu__loader_slot {
+  unsigned char *memory; /* fixed */
+  /* The reactor thread's. */
+  uint64_t chunk, field;
+  uint64_t first, last;  /* the rows of the chunk that it holds, and nobody shows others of it */
+  uint64_t begin;        /* of the chunk's bytes, those before the first that it has room for */
+  uint64_t until;        /* the last batch that may show it */
+  uint64_t base, window; /* the window that was charged with it last: see struct insitu__kept_key */
+  uint32_t array;
+  uint32_t next;           /* in its chain; here and below INSITU__KEPT_NONE: none */
+  uint32_t later, earlier; /* in its bucket, or among the free ones, where alone `earlier` counts */
+  bool part;               /* fixed: it has room for some rows of a chunk only */
+  bool known;              /* it is in a chain */
+  bool free;
+  /* Written before gathers that read them begin. */
+  bool there;  /* it is decoded */
+  bool filled; /* it is the fill value, and nothing is in the memory */
 };
 
 /* Absent parts of a chunk, and what they mean. */
@@ -30391,11 +32280,15 @@ struct insitu__loader_entry {
 struct insitu__loader_patches {
   const struct insitu__geometry_view *view; /* the one that is walked */
   uint64_t first, last;                     /* rows of the chunk that are walked */
-  uint64_t row;                             /* the one that is looked at, which is a sample */
-  int64_t anchor[INSITU__MAX_AXES];         /* of it */
-  uint64_t key;                             /* of the epoch */
-  uint64_t tile[INSITU__MAX_DIMS];          /* the chunk's place among the fields */
-  bool row_open;                            /* `near` has begun for this row */
+  uint64_t row;                             /* the one that is looked at */
+  bool row_known;                           /* `showing` is of this row */
+  /* The anchors that show it, from the one that is looked at on: with a map there may be several,
+   * or none. */
+  struct insitu__geometry_interval showing;
+  int64_t anchor[INSITU__MAX_AXES];
+  uint64_t key;                    /* of the epoch */
+  uint64_t tile[INSITU__MAX_DIMS]; /* the chunk's place among the fields */
+  bool row_open;                   /* `near` has begun for this anchor */
   struct insitu__split_near near;
   struct insitu__split_block block; /* the patches that are looked at; line: their anchors */
   struct insitu__geometry_line line;
@@ -30403,6 +32296,15 @@ struct insitu__loader_patches {
   uint64_t taken;                  /* of the run */
   struct insitu__select_box shown; /* what the patch shows of the array */
   struct insitu__box box;
+};
+
+/* What is read of a chunk, and to where. */
+struct insitu__loader_aim {
+  bool direct; /* every row goes straight to its place, as it is stored */
+  bool shared; /* some row has several places: it is read into one, and copied to the others */
+  bool exact;  /* the read must find `bytes` bytes; else at most so many */
+  uint64_t offset, bytes; /* of the stored chunk */
+  unsigned n;             /* of the tile's iovecs */
 };
 
 /* One chunk on its way. The reactor thread owns it; a worker borrows it while it tries or decodes
@@ -30426,6 +32328,7 @@ struct insitu__loader_tile {
   struct insitu__order_window window;
   const struct insitu__geometry_array *array; /* of what the iterator shows */
   const struct insitu__zarr_array *zarr;      /* the loader's, by which caches know the array */
+  struct insitu__loader_slot *slot;           /* where it is kept; NULL: rows go into batches */
   uint64_t chunk, field;
   uint64_t base;      /* number of the epoch's first batch */
   uint64_t number;    /* of the batch whose row touched the tile first */
@@ -30435,9 +32338,18 @@ struct insitu__loader_tile {
   uint64_t listed; /* the piece of the chunk; UINT64_MAX: none yet */
   struct insitu__plan_map map;
 
-  /* Set by insitu__tile_ready: some batch wants rows of [first, last). */
-  uint64_t first, last;
+  /* Set by insitu__tile_ready: some batch wants rows of [first, last). part_first, part_last: rows
+   * that the window shows, also where the pass began inside it. part_run: the most of them that a
+   * unit shows by steps that follow each other. */
+  uint64_t first, last, part_first, part_last, part_run;
+  uint64_t end; /* where it is sought: the last of the epoch's batches in which the window does */
+  bool seeks_end;
   bool ranged; /* they are known, and a re-read is counted */
+
+  /* Set by insitu__tile_may_try: the chunk's bytes in its object; UINT64_MAX: all of them. */
+  uint64_t offset, stored;
+  struct insitu__cache_slot *shard; /* held, since its object is open; or NULL */
+  struct insitu__loader_aim aim;    /* of the read that a worker tries */
 
   /* Reading. */
   const char *key;  /* on the coroutine's stack; NULL until it is known */
@@ -30447,6 +32359,8 @@ struct insitu__loader_tile {
    * one came from one. */
   bool anew, cached;
   struct insitu__loader_run run; /* inner chunks of a shard only */
+
+  struct insitu__codec_have have; /* the parts that are in the buffer; n 0: the whole chunk is */
 
   /* Decoding. */
   struct insitu__loader_hole hole;
@@ -30514,6 +32428,7 @@ struct insitu__loader_iter_sched {
   bool tile_waits; /* the scan has come to a chunk whose batches have no slabs yet */
 
   uint64_t inflight[2]; /* chunks in flight, of an even and an odd epoch */
+  uint64_t gathers;     /* jobs in flight that gather rows: see >>kept */
   bool past_caches;     /* the batches in flight are larger than the processor's caches */
   bool stopping;
   struct insitu__reactor_gate idle; /* opens when stopping and nothing is in flight */
@@ -30583,6 +32498,17 @@ struct insitu__loader_fixed {
   struct insitu__device_fence *busy; /* of exports: the memory is in use until these are passed */
 };
 
+/* What an iterator needs to gather. */
+struct insitu__loader_kept {
+  uint64_t depth;              /* batches that are recorded at most */
+  uint64_t ahead;              /* that are gathered before next asks for them */
+  uint64_t least_units, units; /* of windows: what the proof needs, what there is room for */
+  uint64_t slots;              /* of all arrays */
+  uint64_t chains;             /* a power of 2 */
+  uint64_t buckets, boxes, references; /* references: of a batch at most */
+  uint64_t bytes;                      /* of all this, slabs aside; UINT64_MAX: more than can be */
+};
+
 struct insitu_iter {
   /* Fixed after open; `loader` becomes NULL when the loader or the iterator closes. */
   insitu_loader *loader;
@@ -30601,6 +32527,9 @@ struct insitu_iter {
   struct insitu__plan plan;
   uint64_t batches; /* of an epoch */
   uint64_t n_ring, n_slabs;
+  struct insitu__kept *kept; /* chunks that are kept, see >>kept; NULL: rows are scattered */
+  struct insitu__loader_kept kept_size;
+  uint64_t kept_bytes; /* of memory_budget, for these */
 
   /* Of the thread that may call restore. */
   uint64_t reserved, tables;         /* of memory_budget; `tables` are part of it */
@@ -30640,6 +32569,17 @@ struct insitu__loader_footprint {
   uint64_t cache_slots, slot_bytes, cache_bytes; /* of the indexes of shards; 0: there are none */
 };
 
+/* What the chunks of an array were like so far, for guesses: see >>part. */
+struct insitu__loader_learned {
+  uint64_t array;  /* hash of its store and path, odd; 0: free */
+  double ratio;    /* stored bytes over decoded ones; 0: not known */
+  uint64_t block;  /* decoded bytes of a block; 0: not known */
+  bool unsorted;   /* blocks of a chunk are stored in any order */
+  uint64_t margin; /* of guesses, in 64ths */
+  bool never;      /* its chunks are read whole */
+};
+#define INSITU__LOADER_LEARNED 64 /* arrays; of more, some are forgotten */
+
 /* Of a loader: the reactor thread's alone. */
 struct insitu__loader_sched {
   insitu_iter *iters;
@@ -30650,6 +32590,9 @@ struct insitu__loader_sched {
   /* Inner chunks to be read, by array, object and place in it. */
   struct insitu__loader_tile *gathered, *gathered_last;
   bool gathering;
+
+  struct insitu__loader_learned learned[INSITU__LOADER_LEARNED];
+  unsigned readers; /* coroutines that read ranges of chunks, besides those of the chunks */
 
   /* Small chunks that the next job tries. */
   struct insitu__loader_tile *bunch, *bunch_last;
@@ -30669,6 +32612,7 @@ struct insitu__loader_budget {
   atomic_uint_least64_t reserved; /* bytes of memory_budget, by iterators and reads */
   atomic_uint_least64_t tables;   /* the part of them that tables of iterators take */
   atomic_uint_least64_t kept;     /* the part of them that coordinates take */
+  atomic_uint_least64_t maps;     /* the part of them that maps of joined arrays take */
   /* Bytes of device_budget on each device, taken by iterators and fixed arrays. */
   uint64_t device[INSITU__MAX_DEVICES];
 };
@@ -30720,6 +32664,7 @@ struct insitu_loader {
   int64_t opened; /* monotonic nanoseconds */
   struct insitu__geometry geometry;
   struct insitu__split split;
+  struct insitu__rule_choice rule; /* units and windows, and the figures that they were chosen by */
   struct insitu__loader_footprint footprint;
   struct insitu__loader_fixed *fixed; /* NULL: no output is fixed, or plan_only */
   insitu_array *arrays;               /* what insitu_loader_array returns */
@@ -30843,7 +32788,7 @@ static bool insitu__loader_reserve_device(insitu_loader *ld, int32_t device, uin
 static unsigned insitu__report_bucket(uint64_t ns) {
   if (ns < 16) return (unsigned)ns;
   unsigned octave = 63 - (unsigned)__builtin_clzll(ns);
-  return (octave - 3) * 16 + (unsigned)(ns >> (octave - 4) & 15);
+  return (octave - 3) * 16 + (ns >> (octave - 4) & 15);
 }
 
 /* The middle of a bucket, in nanoseconds. */
@@ -30908,13 +32853,15 @@ static bool insitu__report_is_logged(const insitu_loader *ld, int level) {
   return level < ld->config.log_level && (ld->config.log || ld->config.rank == 0);
 }
 
+/* Logs a line that begins with the rank. */
 __attribute__((format(printf, 3, 4))) static void insitu__report_log(
     insitu_loader *ld, int level, const char *format, ...) {
   char line[1200];
   va_list args;
   if (!insitu__report_is_logged(ld, level)) return;
+  int n = snprintf(line, sizeof line, "rank %d, ", ld->config.rank);
   va_start(args, format);
-  vsnprintf(line, sizeof line, format, args);
+  vsnprintf(line + n, sizeof line - (size_t)n, format, args);
   va_end(args);
   if (ld->config.log) ld->config.log(ld->config.log_user, level, line);
   else fprintf(stderr, "insitubatch: %s\n", line);
@@ -30974,7 +32921,7 @@ static void insitu__report_next_ends(
 
   insitu__loader_add(&ld->count.stall, took);
   it->user.lap.stall += took;
-  if (status != INSITU_OK) return;
+  if (status) return;
   insitu__report_next_took(ld, took);
   insitu__loader_add(&ld->count.rows, batch->rows);
   it->user.lap.batches++;
@@ -31005,12 +32952,11 @@ static void insitu__report_lap_log(insitu_iter *it, int64_t now) {
   double busy = insitu__report_busy_share(
       ld, insitu__loader_get(&ld->reactor.busy) - lap.busy, elapsed, lap.stall);
   insitu__report_log(ld, 2,
-      "rank %d, iterator %s, epoch %" PRIu64 ": %" PRIu64
+      "iterator %s, epoch %" PRIu64 ": %" PRIu64
       " batches in %.3f s, %.1f MB/s, %.1f %% of it in next, limited by %s; %" PRIu64
       " re-reads, %" PRIu64 " holes filled%s",
-      (int)ld->config.rank, insitu__split_names[it->split], epoch, lap.batches,
-      (double)elapsed / 1e9, (double)lap.bytes * 1e3 / (double)insitu__base_max(1, elapsed),
-      100 * stall,
+      insitu__split_names[it->split], epoch, lap.batches, (double)elapsed / 1e9,
+      (double)lap.bytes * 1e3 / (double)insitu__base_max(1, elapsed), 100 * stall,
       insitu_stage_name(insitu__report_stage(lap.batches, stall, held_up[0], held_up[1], busy)),
       insitu__loader_get(&it->tally[epoch & 3].rereads),
       insitu__loader_get(&it->tally[epoch & 3].holes), retried);
@@ -31027,15 +32973,14 @@ static void insitu__report_dropped(const insitu_iter *it) {
   insitu__plan_dropped(&it->plan, dropped);
   insitu__plan_dropped_text(&it->plan, text, sizeof text);
   insitu__report_log(ld, 2,
-      "rank %d, iterator %s: an epoch delivers %" PRIu64 " of the archive's %" PRIu64 " samples%s",
-      (int)ld->config.rank, insitu__split_names[it->split],
-      part->anchors - dropped[INSITU_DROP_TAIL], it->plan.split->space, text);
+      "iterator %s: an epoch delivers %" PRIu64 " of the archive's %" PRIu64 " samples%s",
+      insitu__split_names[it->split], part->anchors - dropped[INSITU_DROP_TAIL],
+      it->plan.split->space, text);
   unsigned bit = 1u << it->split;
   if (atomic_fetch_or_explicit(&ld->drops_told, bit, memory_order_relaxed) & bit) return;
   for (int r = 0; r < INSITU_DROPS; r++)
     if (insitu__plan_dropped_much(part, dropped, r, text, sizeof text))
-      insitu__report_log(ld, 1, "rank %d, split %s, %s", (int)ld->config.rank,
-          insitu__split_names[it->split], text);
+      insitu__report_log(ld, 1, "split %s, %s", insitu__split_names[it->split], text);
 }
 
 /* ---- the watchdog ---- */
@@ -31050,7 +32995,7 @@ static int64_t insitu__report_clock(const insitu_loader *ld) {
 /* The watchdog's coroutine: looks four times in INSITU_WATCHDOG_S whether a chunk came through, and
  * waits while none is in flight. The pump writes the warning. */
 static void insitu__report_watch_await(void *arg) {
-  insitu_loader *ld = (insitu_loader *)arg;
+  insitu_loader *ld = arg;
   struct insitu__reactor *r = &ld->reactor;
   const int64_t patience = (int64_t)((INSITU_WATCHDOG_S)*1e9);
   while (!r->closing) {
@@ -31095,11 +33040,11 @@ static void insitu__report_warn(insitu_loader *ld) {
   if (retries)
     snprintf(retried, sizeof retried, ", %" PRIu64 " requests were retried so far", retries);
   insitu__report_log(ld, 1,
-      "rank %d, watchdog, array %.200s, chunk %.300s: %s for %.1f s, and no other of the %" PRIu64
+      "watchdog, array %.200s, chunk %.300s: %s for %.1f s, and no other of the %" PRIu64
       " chunks in flight came through for %g s%s; %s",
-      (int)ld->config.rank, oldest->array->zarr.path, oldest->key ? oldest->key : "(no key yet)",
-      stages[stage], (double)(insitu__report_clock(ld) - oldest->started_at) / 1e9,
-      ld->sched.inflight, (double)(INSITU_WATCHDOG_S), retried, look[stage]);
+      oldest->array->zarr.path, oldest->key ? oldest->key : "(no key yet)", stages[stage],
+      (double)(insitu__report_clock(ld) - oldest->started_at) / 1e9, ld->sched.inflight,
+      (double)(INSITU_WATCHDOG_S), retried, look[stage]);
   ld->sched.warned_at = insitu__report_clock(ld);
 }
 
@@ -31109,13 +33054,12 @@ static void insitu__report_log_tile(const struct insitu__loader_tile *t, const c
   const char *end = t->status ? ", failed" : "";
 
   if (t->status == INSITU_E_NOTFOUND) end = ", absent";
-  insitu__report_log(t->loader, 3,
-      "rank %d, array %.200s, chunk %.300s: %" PRIu64 " bytes, %.3f ms%s",
-      (int)t->loader->config.rank, t->array->zarr.path, key, t->got, (double)t->spent / 1e6, end);
+  insitu__report_log(t->loader, 3, "array %.200s, chunk %.300s: %" PRIu64 " bytes, %.3f ms%s",
+      t->array->zarr.path, key, t->got, (double)t->spent / 1e6, end);
 }
 
 static void insitu__report_log_tile_work(void *arg, unsigned worker) {
-  const struct insitu__loader_tile *t = (const struct insitu__loader_tile *)arg;
+  const struct insitu__loader_tile *t = arg;
   (void)worker;
   insitu__report_log_tile(t, t->key);
 }
@@ -31238,6 +33182,472 @@ static insitu_status insitu__fetch_failed(const struct insitu__zarr_array *z, co
   return insitu__error_set(err, status, "read, array %.200s, chunk %.300s: %s", z->path, key, why);
 }
 
+/* >>part --------------------------------------------------------------------------------------- */
+/* A stored chunk of which only some rows are wanted, and only some bytes read. Used by >>tile and
+ * insitu_read.
+ *
+ *   raw         the bytes of the wanted rows                                ─────────┐
+ *   blosc       the head: header, starts of blocks; and with it, where the           │
+ *               wanted rows are the first ones, a guess of how far these go (not     │
+ *               where the array's blocks are stored in any order)                    │
+ *                 └─► the blocks that are wanted, as far as they are missing ────────┤
+ *   zstd, lz4   a guess of how many bytes the rows up to the last wanted one take ───┤
+ *                                                                                    ▼
+ *                                    whole chunk ◄── refused: it needs more ── decode (>>codec)
+ *
+ * The bytes lie at their own places in the buffer of a whole chunk. Guesses come from the ratio of
+ * stored to decoded bytes that the array's chunks have had so far, and a margin that grows when a
+ * guess was too short. What was too short is read to its end: no guess changes a result.
+ *
+ * All reads of a chunk after its first are pinned to the version that the first one found, an ETag
+ * or a date, of a file its number, length and time. Where an answer has none, or the server sends
+ * the whole object for a range, the chunk is read whole, and later chunks of the array as well.
+ *
+ * A chunk is read in parts where
+ *   - it is raw, or blosc, zstd or lz4 is its only codec: filters, and checksums around the codec,
+ *     need all bytes. A zstd frame with a checksum, or without its content's length, is read whole;
+ *   - its store reads ranges: servers, and local files of more than INSITU__LOADER_TRIED bytes.
+ *     What goes through cache_dir is read whole, since the cache keeps it for other windows;
+ *   - a quarter of its bytes is saved, and from a server INSITU__PART_FAR bytes, or PART_FAR_TWICE
+ *     where that takes two reads after each other; of a file INSITU__PART_NEAR.
+ *
+ * State: ld->sched.learned, which is the reactor thread's. The _await functions suspend there. */
+
+/* Bytes that must be saved. A request to a server costs as much as some 100 KiB of a connection's
+ * bytes; a second one after it costs latency, which other chunks in flight hide in part. A local
+ * file is opened twice, in 10 us, in which the page cache copies 100 KiB. */
+#define INSITU__PART_FAR (128u << 10)
+#define INSITU__PART_FAR_TWICE (512u << 10)
+#define INSITU__PART_NEAR (256u << 10)
+/* Bytes of the slices in which a chunk is asked for what is wanted of it, and how many at most. */
+#define INSITU__PART_SLICE (16u << 10)
+#define INSITU__PART_SLICES 256
+/* Ranges of a chunk that are read at the same time, each on a coroutine; and of all chunks together
+ * the coroutines besides one for each, for which inflight_bytes has room. */
+#define INSITU__PART_READERS 4
+#define INSITU__PART_MORE_READERS 32
+/* Margins of guesses, in 64ths: the first, the least, the most, and by how much one grows. */
+enum { INSITU__PART_MARGIN = 8, INSITU__PART_LEAST = 4, INSITU__PART_MOST = 64 };
+
+/* What was read of a chunk. */
+enum {
+  INSITU__PART_WHOLE, /* nothing that counts: it is to be read whole */
+  INSITU__PART_ALL,   /* all of it */
+  INSITU__PART_SOME   /* insitu__part.have */
+};
+
+/* A chunk that is read in parts. Lives on its coroutine's stack. */
+struct insitu__part {
+  insitu_loader *loader;
+  const struct insitu__zarr_array *zarr;
+  const char *key;
+  uint64_t offset, stored; /* in its object; UINT64_MAX: the chunk is an object of its own */
+  uint64_t decoded, bound; /* bytes */
+  const struct insitu__codec_sink *sink;
+  unsigned char *buffer; /* bound + 1 bytes */
+  const bool *give_up;
+  insitu_error *err;
+
+  uint64_t first; /* bytes of the first read, from the chunk's begin on; 0: ranges are known */
+  uint64_t total; /* bytes of the stored chunk, once they are known; else UINT64_MAX */
+  struct insitu__store_tag tag;    /* of the first read */
+  struct insitu__codec_have *have; /* what was read */
+  uint64_t got;                    /* INSITU__PART_ALL: bytes of the chunk */
+
+  /* Ranges that are being read. */
+  struct insitu__codec_have plan;
+  unsigned next;
+  bool lacks, unranged; /* some range was short; the server sends whole objects */
+  insitu_status status; /* the first error, which is in err */
+  struct insitu__reactor_gate done;
+};
+
+/* -- what is wanted, and what it may take -- */
+
+/* What is known of an array's chunks. Valid until the caller suspends. */
+static struct insitu__loader_learned *insitu__part_learned(
+    insitu_loader *ld, const struct insitu__zarr_array *z) {
+  uint64_t hash = insitu__store_hash((uintptr_t)z->source, z->path) | 1, at = hash >> 1;
+  struct insitu__loader_learned *l = NULL;
+
+  for (uint64_t i = 0; i < INSITU__LOADER_LEARNED; i++) {
+    l = &ld->sched.learned[(at + i) % INSITU__LOADER_LEARNED];
+    if (l->array == hash) return l;
+    if (!l->array) break;
+  }
+
+  if (l->array) l = &ld->sched.learned[at % INSITU__LOADER_LEARNED]; /* none is free */
+  *l = (struct insitu__loader_learned){.array = hash, .margin = INSITU__PART_MARGIN};
+  return l;
+}
+
+/* Notes how many stored bytes a chunk has. */
+static void insitu__part_learn(
+    insitu_loader *ld, const struct insitu__zarr_array *z, uint64_t stored, uint64_t decoded) {
+  struct insitu__loader_learned *l = insitu__part_learned(ld, z);
+  double ratio = (double)stored / (double)decoded;
+
+  l->ratio += l->ratio > 0 ? (ratio - l->ratio) / 8 : ratio;
+}
+
+/* Notes whether a guess was long enough. Where the largest margin is not enough, there is nothing
+ * to learn: later chunks are read whole. */
+static void insitu__part_guessed(insitu_loader *ld, const struct insitu__zarr_array *z, bool hit) {
+  struct insitu__loader_learned *l = insitu__part_learned(ld, z);
+
+  if (!hit && l->margin == INSITU__PART_MOST) l->never = true;
+  if (!hit) l->margin = insitu__base_min(l->margin + INSITU__PART_MARGIN, INSITU__PART_MOST);
+  else if (l->margin > INSITU__PART_LEAST) l->margin--;
+}
+
+/* Later chunks of the array are read whole. */
+static void insitu__part_never(struct insitu__part *p) {
+  insitu__part_learned(p->loader, p->zarr)->never = true;
+}
+
+/* The decoded bytes that the sink wants, to p->plan; ranges that are `gap` bytes apart become
+ * one. */
+static void insitu__part_slices(struct insitu__part *p, uint64_t gap) {
+  const struct insitu__codec_sink *sink = p->sink;
+  uint64_t step = insitu__base_max(INSITU__PART_SLICE, p->decoded / INSITU__PART_SLICES);
+
+  p->plan.n = 0;
+  if (!sink->wants) step = p->decoded;
+  for (uint64_t from = sink->begin, to; from < sink->end; from = to) {
+    to = insitu__base_min((from / step + 1) * step, sink->end);
+    if (insitu__codec_wants(sink, from, to - from))
+      insitu__codec_have_add(&p->plan, INSITU__CODEC_RANGES - 1, gap, from, to);
+  }
+}
+
+/* The kind of the codec that lets a chunk be read in parts; -1: it is raw; -2: none does. liblz4
+ * before 1.9.2 reads behind the end of a block that is cut short. */
+static int insitu__part_kind(const struct insitu__zarr_array *z) {
+  if (!z->codecs.n) return -1;
+  int kind = z->codecs.codec[0].kind;
+  bool parts = kind == INSITU__CODEC_BLOSC || kind == INSITU__CODEC_ZSTD;
+  parts |= kind == INSITU__CODEC_LZ4 && LZ4_versionNumber() >= 10902;
+  return z->codecs.n == 1 && parts ? kind : -2;
+}
+
+/* Bytes between two ranges up to which one read takes both. */
+static uint64_t insitu__part_gap(const struct insitu__part *p) {
+  return p->zarr->source->store.ops->remote ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP;
+}
+
+/* Whether a read of `bytes` of `stored` bytes saves enough. twice: after another read. */
+static bool insitu__part_saves(
+    const struct insitu__part *p, double bytes, double stored, bool twice) {
+  double least = INSITU__PART_NEAR;
+  if (p->zarr->source->store.ops->remote) least = twice ? INSITU__PART_FAR_TWICE : INSITU__PART_FAR;
+  return stored - bytes >= least && (stored - bytes) * 4 >= stored;
+}
+
+/* Decides how a compressed chunk is read: sets p->first. */
+static bool insitu__part_begin_coded(struct insitu__part *p, int kind) {
+  const struct insitu__loader_learned *l = insitu__part_learned(p->loader, p->zarr);
+  bool blosc = kind == INSITU__CODEC_BLOSC;
+  double decoded = (double)p->decoded, head = blosc ? INSITU__COMP_BLOSC_HEAD : 64;
+  double stored = decoded * (blosc ? 0.75 : 1); /* of blosc, only blocks would be missing */
+
+  if (l->never) return false;
+  if (l->ratio > 0) stored = decoded * l->ratio;
+  if (p->stored != UINT64_MAX) stored = (double)p->stored;
+  uint64_t end = p->sink->end, bytes = end;
+  bool prefix = !blosc;
+  if (blosc) {
+    insitu__part_slices(p, 0);
+    bytes = insitu__codec_have_bytes(&p->plan);
+    prefix = p->plan.n == 1 && p->plan.range[0].from == 0 && !l->unsorted;
+  }
+  if (prefix && l->block)
+    end = insitu__base_min(p->decoded, insitu__base_ceil_div(end, l->block) * l->block);
+
+  double takes = (double)(prefix ? end : bytes) / decoded * stored;
+  takes = takes * (1 + (double)l->margin / 64) + head;
+  p->first = (uint64_t)(prefix ? takes : head);
+  return insitu__part_saves(p, takes, stored, !prefix);
+}
+
+/* Whether the chunk is to be read in parts, and how: sets p->first, or p->plan. */
+static bool insitu__part_begin(struct insitu__part *p) {
+  const struct insitu__store *store = &p->zarr->source->store;
+  const struct insitu__codec_sink *sink = p->sink;
+  int kind = insitu__part_kind(p->zarr);
+
+  p->first = 0;
+  p->total = p->stored;
+  if (kind == -2 || !sink->end || store->front || store->ops->resolve_now) return false;
+  /* a length in a shard's index that cannot be: a whole read tells it */
+  bool inner = p->stored != UINT64_MAX;
+  if (inner && (kind == -1 ? p->stored != p->decoded : p->stored > p->bound)) return false;
+  if (!store->ops->remote && p->bound <= INSITU__LOADER_TRIED) return false;
+  if (!sink->begin && !sink->wants && sink->end >= p->decoded) return false;
+  if (kind >= 0 && kind != INSITU__CODEC_BLOSC && sink->end >= p->decoded) return false;
+  if (kind >= 0) return insitu__part_begin_coded(p, kind);
+
+  if (insitu__part_learned(p->loader, p->zarr)->never) return false;
+  insitu__part_slices(p, insitu__part_gap(p));
+  p->total = p->decoded;
+  double bytes = (double)insitu__codec_have_bytes(&p->plan);
+  return insitu__part_saves(p, bytes, (double)p->decoded, false);
+}
+
+/* -- reads -- */
+
+/* Reads bytes [from, to) of the chunk; *got of them are there. pin: NULL, or the tag of the first
+ * read. */
+static insitu_status insitu__part_read_await(struct insitu__part *p, uint64_t from, uint64_t to,
+    const struct insitu__store_tag *pin, struct insitu__store_tag *tag, uint64_t *got,
+    insitu_error *err) {
+  struct iovec iov = {p->buffer + from, to - from};
+
+  *tag = (struct insitu__store_tag){
+      .size = UINT64_MAX, .give_up = p->give_up, .pin = pin, .pinnable = true};
+  insitu_status status = insitu__fetch_bytes_await(
+      p->loader, p->zarr, p->key, p->offset + from, &iov, 1, tag, got, err);
+  if (p->stored != UINT64_MAX && status == INSITU_E_NOTFOUND) return insitu__cache_vanished(err);
+  return status;
+}
+
+/* Whether a later read can be pinned to the first one. */
+static bool insitu__part_pins(const struct insitu__part *p) {
+  return p->zarr->source->store.any_etag || insitu__http_version_guards(&p->tag.version);
+}
+
+/* Reads ranges of the plan, until none is left or one has failed. */
+static void insitu__part_ranges_loop_await(struct insitu__part *p) {
+  while (p->next < p->plan.n && !p->status && !p->unranged) {
+    struct insitu__codec_range range = p->plan.range[p->next++];
+    struct insitu__store_tag tag;
+    insitu_error error;
+    uint64_t got;
+
+    insitu__error_clear(&error);
+    insitu_status status =
+        insitu__part_read_await(p, range.from, range.to, &p->tag, &tag, &got, &error);
+    p->unranged |= tag.no_ranges;
+    if (status < 0 && !p->status && !tag.no_ranges) {
+      p->status = status;
+      insitu__error_copy(p->err, &error);
+    }
+    p->lacks |= got != range.to - range.from;
+  }
+}
+
+/* A coroutine that reads ranges. */
+static void insitu__part_reader_await(void *arg) {
+  struct insitu__part *p = arg;
+  insitu__part_ranges_loop_await(p);
+  p->loader->sched.readers--;
+  insitu__reactor_gate_open(&p->done);
+}
+
+/* Reads the plan's ranges, from a server several at a time. They join what was read. */
+static insitu_status insitu__part_ranges_await(struct insitu__part *p) {
+  struct insitu__reactor *reactor = p->zarr->source->store.reactor;
+  unsigned readers = 0;
+
+  unsigned *all = &p->loader->sched.readers;
+
+  if (p->zarr->source->store.ops->remote && p->plan.n > 1)
+    readers = (unsigned)insitu__base_min(p->plan.n, INSITU__PART_READERS) - 1;
+  readers = (unsigned)insitu__base_min(readers, INSITU__PART_MORE_READERS - *all);
+  *all += readers;
+  p->next = 0;
+  p->lacks = p->unranged = false;
+  p->status = INSITU_OK;
+
+  insitu__reactor_gate_expect(&p->done, readers);
+  for (unsigned i = 0; i < readers; i++)
+    if (insitu__reactor_spawn(reactor, insitu__part_reader_await, p)) {
+      --*all; /* no memory: the others read its ranges */
+      insitu__reactor_gate_open(&p->done);
+    }
+  insitu__part_ranges_loop_await(p);
+  insitu__reactor_gate_await(reactor, &p->done);
+
+  for (unsigned i = 0; i < p->plan.n; i++)
+    insitu__codec_have_add(
+        p->have, INSITU__CODEC_RANGES, 0, p->plan.range[i].from, p->plan.range[i].to);
+  return p->status;
+}
+
+/* -- raw chunks -- */
+
+/* Reads the wanted rows of a raw chunk. The first range tells the version for the others. */
+static insitu_status insitu__part_raw_await(struct insitu__part *p, int *what) {
+  struct insitu__codec_range first = p->plan.range[0];
+  uint64_t got;
+
+  insitu_status status =
+      insitu__part_read_await(p, first.from, first.to, NULL, &p->tag, &got, p->err);
+  if (p->tag.no_ranges) insitu__part_never(p);
+  if (p->tag.no_ranges && status < 0) {
+    insitu__error_clear(p->err);
+    return INSITU_OK;
+  }
+  if (status < 0) return status;
+
+  /* Another length than a raw chunk has: a whole read tells what is wrong. */
+  bool object = p->stored == UINT64_MAX;
+  if (got != first.to - first.from) return INSITU_OK;
+  if (object && p->tag.size != UINT64_MAX && p->tag.size != p->decoded) return INSITU_OK;
+
+  p->have->n = 1;
+  p->have->range[0] = first;
+  p->got = p->decoded;
+  *what = INSITU__PART_SOME;
+  if (p->plan.n == 1) return INSITU_OK;
+
+  *what = INSITU__PART_WHOLE;
+  if (!insitu__part_pins(p)) insitu__part_never(p);
+  if (p->tag.no_ranges || !insitu__part_pins(p)) return INSITU_OK;
+  p->plan.n--;
+  memmove(p->plan.range, p->plan.range + 1, p->plan.n * sizeof *p->plan.range);
+  status = insitu__part_ranges_await(p);
+  if (status < 0) return status;
+  if (p->unranged) insitu__part_never(p);
+  if (!p->unranged && !p->lacks) *what = INSITU__PART_SOME;
+  return INSITU_OK;
+}
+
+/* -- compressed chunks -- */
+
+/* The first read of a chunk has brought p->tag and *got bytes. Finds out what the chunk is:
+ * INSITU__PART_ALL where that was all of it, and INSITU__PART_SOME where more can be read. */
+static int insitu__part_opened(struct insitu__part *p, uint64_t got) {
+  bool object = p->stored == UINT64_MAX;
+
+  if (object && !p->tag.no_ranges) p->total = p->tag.size;
+  if (object && got < p->first && !p->tag.no_ranges) p->total = got;
+  if (p->tag.no_ranges || got > p->bound) insitu__part_never(p);
+  if (p->tag.no_ranges || got > p->bound || (!object && got < p->first)) return INSITU__PART_WHOLE;
+
+  if (p->total != UINT64_MAX && p->total > p->bound) return INSITU__PART_WHOLE;
+  if (p->total != UINT64_MAX) insitu__part_learn(p->loader, p->zarr, p->total, p->decoded);
+  p->have->n = 1;
+  p->have->range[0] = (struct insitu__codec_range){0, got};
+  p->got = got;
+  return got >= p->total ? INSITU__PART_ALL : INSITU__PART_SOME;
+}
+
+/* Reads what follows the first read, up to the chunk's end: *what becomes INSITU__PART_ALL. It
+ * stays as it is where the chunk is to be read whole: the reads cannot be pinned, or the end is not
+ * where it should be. */
+static insitu_status insitu__part_rest_await(struct insitu__part *p, int *what) {
+  uint64_t from = p->have->range[0].to, end = p->total, got;
+  struct insitu__store_tag tag;
+
+  if (end == UINT64_MAX) end = p->bound + 1;
+  if (!insitu__part_pins(p)) insitu__part_never(p);
+  if (!insitu__part_pins(p)) return INSITU_OK;
+
+  insitu_status status = insitu__part_read_await(p, from, end, &p->tag, &tag, &got, p->err);
+  if (tag.no_ranges) {
+    insitu__part_never(p);
+    insitu__error_clear(p->err);
+    return INSITU_OK;
+  }
+  if (status < 0) return status;
+
+  p->got = from + got;
+  if (p->total == UINT64_MAX ? p->got > p->bound : p->got != p->total) return INSITU_OK;
+  if (p->total == UINT64_MAX) insitu__part_learn(p->loader, p->zarr, p->got, p->decoded);
+  p->have->n = 0;
+  *what = INSITU__PART_ALL;
+  return INSITU_OK;
+}
+
+/* The head of a blosc chunk is there: reads the blocks that are wanted, or the rest where that is
+ * hardly more. */
+static insitu_status insitu__part_blosc_await(struct insitu__part *p, int *what) {
+  uint64_t stored = p->total, head = p->have->range[0].to, block;
+  bool sorted;
+
+  *what = INSITU__PART_WHOLE;
+  if (!insitu__comp_blosc_plan(p->buffer, head, p->decoded, &stored, p->sink,
+          INSITU__CODEC_RANGES - 1, insitu__part_gap(p), &block, &sorted, &p->plan) ||
+      stored > p->bound) {
+    insitu__part_never(p);
+    return INSITU_OK;
+  }
+
+  if (p->total == UINT64_MAX) insitu__part_learn(p->loader, p->zarr, stored, p->decoded);
+  insitu__part_learned(p->loader, p->zarr)->block = block;
+  insitu__part_learned(p->loader, p->zarr)->unsorted = !sorted;
+  p->total = stored;
+  p->got = stored;
+  bool prefix = head > INSITU__COMP_BLOSC_HEAD;
+  if (prefix && sorted) insitu__part_guessed(p->loader, p->zarr, !p->plan.n);
+  *what = INSITU__PART_SOME;
+  if (!p->plan.n) return INSITU_OK;
+
+  *what = INSITU__PART_WHOLE;
+  uint64_t missing = insitu__codec_have_bytes(&p->plan);
+  if ((stored - head - missing) * 4 < stored) return insitu__part_rest_await(p, what);
+  if (!insitu__part_pins(p)) insitu__part_never(p);
+  if (!insitu__part_pins(p)) return INSITU_OK;
+
+  insitu_status status = insitu__part_ranges_await(p);
+  if (p->unranged) insitu__part_never(p);
+  if (!status && !p->unranged && !p->lacks) *what = INSITU__PART_SOME;
+  return status;
+}
+
+/* Reads the first bytes of a compressed chunk, and what they say is missing. */
+static insitu_status insitu__part_coded_await(struct insitu__part *p, int *what) {
+  int kind = p->zarr->codecs.codec[0].kind;
+  uint64_t got;
+
+  p->first = insitu__base_min(p->first, p->bound);
+  if (p->stored != UINT64_MAX) p->first = insitu__base_min(p->first, p->stored);
+  insitu_status status = insitu__part_read_await(p, 0, p->first, NULL, &p->tag, &got, p->err);
+  if (status < 0) return status;
+  *what = insitu__part_opened(p, got);
+  if (*what != INSITU__PART_SOME) return INSITU_OK;
+
+  if (kind == INSITU__CODEC_BLOSC) return insitu__part_blosc_await(p, what);
+  if (kind == INSITU__CODEC_LZ4) return INSITU_OK;
+  if (insitu__comp_zstd_may_cut(p->buffer, got, p->decoded)) return INSITU_OK;
+
+  insitu__part_never(p);
+  *what = INSITU__PART_WHOLE;
+  return insitu__part_rest_await(p, what);
+}
+
+/* -- the chunk -- */
+
+/* Reads the chunk as insitu__part_begin has decided; *what: INSITU__PART_.... p->got is what
+ * insitu__chain_decode takes as the length of the stored chunk. INSITU_E_NOTFOUND: it is
+ * absent. */
+static insitu_status insitu__part_await(struct insitu__part *p, int *what) {
+  *what = INSITU__PART_WHOLE;
+  p->have->n = 0;
+  insitu_status status =
+      p->first ? insitu__part_coded_await(p, what) : insitu__part_raw_await(p, what);
+  if (*what != INSITU__PART_SOME) p->have->n = 0;
+  return status;
+}
+
+/* What insitu__part_await left as INSITU__PART_SOME has been decoded with this status. Where it did
+ * not decode, reads the rest of the chunk: *what becomes INSITU__PART_ALL or, where that cannot be
+ * read by itself, INSITU__PART_WHOLE, and the chunk is to be decoded again. */
+static insitu_status insitu__part_decoded_await(
+    struct insitu__part *p, insitu_status decoded, int *what) {
+  bool damaged = decoded == INSITU_E_CORRUPT || decoded == INSITU_E_CODEC;
+  bool prefix = p->first && p->zarr->codecs.codec[0].kind != INSITU__CODEC_BLOSC;
+
+  if (prefix && (!decoded || damaged)) insitu__part_guessed(p->loader, p->zarr, !decoded);
+  if (!damaged) return decoded;
+
+  insitu__error_clear(p->err);
+  *what = INSITU__PART_WHOLE;
+  insitu_status status = prefix ? insitu__part_rest_await(p, what) : INSITU_OK;
+  p->have->n = 0;
+  return status;
+}
+
 /* >>rows --------------------------------------------------------------------------------------- */
 /* The rows of a chunk that batches show: where they stand, and how they get there, decoded, copied,
  * or read straight into place.
@@ -31246,7 +33656,7 @@ static insitu_status insitu__fetch_failed(const struct insitu__zarr_array *z, co
  * the slab in the ring, row of its batch). All views share the entries: view v shows row i of the
  * chunk in the batch row of anchor i - delta, so 64 steps of a chunk of 200 rows have 263 entries
  * for 12,800 rows. An anchor is looked up once for each tile, and every pass over the rows walks
- * the list:
+ * the list (but for patches, which need none: see insitu__rows_next_patch):
  *
  *   range (>>tile) ─► list ─► aim, read ──────────────► landed ─┐
  *                       └───► decode: direct, piece, hole ──────┼─► arrive: slabs are counted down
@@ -31262,7 +33672,7 @@ static insitu_status insitu__fetch_failed(const struct insitu__zarr_array *z, co
  *
  * Who may call: the thread that has the tile. Nothing suspends, and nothing is allocated but a
  * worker's scratch. Slabs are written without a lock: each row of a batch belongs to one tile for
- * each view, and no slab is delivered before all its parts are counted down.
+ * each view and field, and no slab is delivered before all its parts are counted down.
  *
  * A slab cannot wait for ever: insitu__plan_scan_touch adds a part to its batch for each view and
  * field of a row, and the tile of that (window, chunk, field) counts the same (view, row) down. */
@@ -31302,18 +33712,19 @@ static void insitu__rows_list_mapped(struct insitu__loader_tile *t,
     const struct insitu__geometry_span *span, uint64_t first, uint64_t end) {
   const struct insitu__geometry_array *a = t->array;
   struct insitu__geometry_view view = {.delta = -span->first, .group = 1};
+  struct insitu__geometry_lines lines = insitu__geometry_lines(a, &view, t->chunk, first, end);
   uint64_t fan = insitu__geometry_fan(a);
   struct insitu__geometry_line line;
   struct insitu__plan_run run;
 
-  insitu__geometry_anchor_line(a, &view, t->chunk, first, end, &line);
-  int64_t begin = line.at[0];
-  while (insitu__plan_map_run(&t->map, &line, &run))
-    for (uint64_t k = 0; k < run.n; k++) {
-      int64_t anchor = begin + (int64_t)(run.row + k * run.stride);
-      uint64_t row = insitu__geometry_row(a, &view, t->chunk, anchor) - first;
-      insitu__rows_note(t, &t->list[span->entry + row * fan + (uint64_t)anchor % fan], run.at + k);
-    }
+  while (insitu__geometry_next_line(&lines, &line))
+    while (insitu__plan_map_run(&t->map, &line, &run))
+      for (uint64_t k = 0; k < run.n; k++) {
+        uint64_t at = run.row + k * run.stride;
+        uint64_t row = insitu__geometry_line_row(&lines, at) - first;
+        uint64_t anchor = (uint64_t)insitu__geometry_line_anchor(&lines, at);
+        insitu__rows_note(t, &t->list[span->entry + row * fan + anchor % fan], run.at + k);
+      }
 }
 
 /* Fills the list for a piece of the chunk: piece i has rows [i, i + 1) * list_rows. Does nothing if
@@ -31385,7 +33796,7 @@ static void insitu__rows_walk(
   t->patches->view = a->views;
   t->patches->first = t->patches->row = first;
   t->patches->last = w->last;
-  t->patches->row_open = false;
+  t->patches->row_known = t->patches->row_open = false;
   t->patches->line.n = t->patches->run.n = t->patches->taken = 0;
   t->patches->key = insitu__plan_patch_key(&t->iter->plan, t->order);
   insitu__geometry_field(a, NULL, t->field, t->patches->tile);
@@ -31431,21 +33842,41 @@ static bool insitu__rows_next_group(struct insitu__rows_walk *w) {
  * that lie near the chunk are searched for each sample, and the map tells which of their anchors
  * the window has. Copies are described one by one. */
 
-/* Opens the search for the row that the walk has come to; false: the walk is at its end. */
+/* Moves to the anchor that shows the row that the walk has come to, or the next anchor or row;
+ * false: the walk is at its end. */
+static bool insitu__rows_patch_next(struct insitu__loader_tile *t) {
+  const struct insitu__geometry_array *a = t->array;
+  struct insitu__loader_patches *c = t->patches;
+  struct insitu__geometry_line line = {.n = 0}; /* of a single image nothing is set */
+
+  for (;;) {
+    while (c->view < a->views + a->n_views && (c->row >= c->last || !t->wanted[c->view->region])) {
+      c->view++;
+      c->row = c->first;
+      c->row_known = false;
+    }
+    if (c->view == a->views + a->n_views) return false;
+    insitu__geometry_line(a, t->chunk, c->row, c->row + 1, &line);
+    if (c->row_known) c->showing.lo++;
+    else c->showing = insitu__geometry_showing(a, c->view, line.at[a->along], 1);
+    c->row_known = true;
+    if (insitu__geometry_next_showing(a, &c->showing)) break;
+    c->row++;
+    c->row_known = false;
+  }
+
+  memcpy(c->anchor, line.at, a->n_drawn * sizeof *c->anchor);
+  c->anchor[a->along] = c->showing.lo;
+  return true;
+}
+
+/* Opens the search for the patches of the next anchor; false: there is none. */
 static bool insitu__rows_patch_row(struct insitu__loader_tile *t) {
   const struct insitu__geometry *g = t->iter->plan.shown;
   const struct insitu__geometry_array *a = t->array;
   struct insitu__loader_patches *c = t->patches;
-  struct insitu__geometry_line line;
 
-  while (c->view < a->views + a->n_views && (c->row >= c->last || !t->wanted[c->view->region])) {
-    c->view++;
-    c->row = c->first;
-  }
-  if (c->view == a->views + a->n_views) return false;
-  insitu__geometry_line(a, t->chunk, c->row, c->row + 1, &line);
-  memcpy(c->anchor, line.at, a->n_drawn * sizeof *c->anchor);
-  c->anchor[a->along] -= c->view->delta;
+  if (!insitu__rows_patch_next(t)) return false;
   c->shown = g->regions[c->view->region].box;
   int64_t halo = (int64_t)g->variables[g->regions[c->view->region].variable].halo;
   for (unsigned j = 0; j < a->n_patch; j++) {
@@ -31459,8 +33890,8 @@ static bool insitu__rows_patch_row(struct insitu__loader_tile *t) {
   return true;
 }
 
-/* Whether the chunk has some of a patch of the sample that the walk has come to; the patch is then
- * what `shown` tells. */
+/* Whether the chunk has some of a patch of the sample that the walk has come to; `shown` is then
+ * what the array has of the patch. */
 static bool insitu__rows_patch_near(struct insitu__loader_tile *t, uint64_t number) {
   const struct insitu__geometry *g = t->iter->plan.shown;
   const struct insitu__plan *p = &t->iter->plan;
@@ -31472,7 +33903,11 @@ static bool insitu__rows_patch_near(struct insitu__loader_tile *t, uint64_t numb
   insitu__split_patch_origin(p->split, p->part, c->key, c->anchor, &c->block, origin);
   for (unsigned j = 0; j < t->array->n_patch; j++) {
     if (origin[j] < c->near.lo[j] || origin[j] >= c->near.hi[j]) return false;
-    c->shown.lowest[t->array->patch[j]] = (uint64_t)origin[j] - halo;
+    struct insitu__geometry_interval in = insitu__geometry_within(&g->patch[j], origin[j], halo);
+    unsigned d = t->array->patch[j];
+    c->shown.lowest[d] = (uint64_t)in.lo;
+    c->shown.n[d] = (uint64_t)(in.hi - in.lo);
+    c->shown.place[d] = (uint64_t)(in.lo - (origin[j] - (int64_t)halo));
   }
 
   return true;
@@ -31494,18 +33929,17 @@ static bool insitu__rows_patch(struct insitu__rows_walk *w, uint64_t number, uin
   if (!insitu__rows_in_pass(t, batch)) return false;
   if (!insitu__rows_patch_near(t, number)) return false;
 
-  insitu_error error;
-  if (insitu__fetch_box(&a->zarr, a->drawn_mask, c->tile, &c->shown, a->stride, v->dst_stride,
-          v->dtype, v->decoded ? &v->cf : NULL, &c->box, &error))
-    return false; /* open has asked for the same conversion */
+  insitu_status status = insitu__fetch_box(&a->zarr, a->drawn_mask, c->tile, &c->shown, a->stride,
+      v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &c->box, NULL);
+  assert(!status); /* open refuses what cannot be converted: a row left out would never arrive */
+  (void)status;
   w->view = c->view;
   w->box = &c->box;
   w->row = c->row;
   w->n = 1;
   w->slot = (uint32_t)((t->base + batch) % it->n_ring);
   w->slab = it->ring[w->slot];
-  w->dst = (out->place == INSITU_HOST ? w->slab->memory : w->slab->pinned) + out->block +
-           row * out->row_bytes + c->view->dst;
+  w->dst = insitu__rows_rows(w->slab, out) + row * out->row_bytes + c->view->dst;
   w->step_bytes = 0;
   return true;
 }
@@ -31534,7 +33968,6 @@ static bool insitu__rows_next_patch(struct insitu__rows_walk *w) {
       c->line.n = end - c->block.first;
     } else {
       c->row_open = false;
-      c->row++;
     }
   }
 }
@@ -31596,6 +34029,77 @@ static void insitu__rows_count_down(
   pthread_mutex_unlock(&it->lock);
 }
 
+/* [lo, hi) along each stored axis of the array: places of a batch row, or elements of the array. */
+struct insitu__rows_part {
+  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
+};
+
+/* Writes the fill value to these places of the row that a walk over patches has come to. */
+static void insitu__rows_paint(
+    const struct insitu__rows_walk *w, const struct insitu__rows_part *at) {
+  const struct insitu__geometry *g = w->tile->iter->plan.shown;
+  const struct insitu__geometry_array *a = w->tile->array;
+  const struct insitu__geometry_variable *v = &g->variables[g->regions[w->view->region].variable];
+  const struct insitu__zarr_array *z = &a->zarr;
+  uint64_t count[INSITU__MAX_DIMS], to = 0, n_fill;
+  int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  unsigned n = 0;
+  struct insitu__box box;
+
+  for (unsigned d = 0; d < z->ndim; d++) {
+    if (insitu__geometry_is_drawn(a, d)) continue;
+    to += at->lo[d] * (uint64_t)v->dst_stride[d];
+    count[n] = at->hi[d] - at->lo[d];
+    src[n] = v->dst_stride[d] / insitu__dtype_size(v->dtype) * z->itemsize;
+    dst[n++] = v->dst_stride[d];
+  }
+  /* One value fills the box: a source of the same layout describes it as well as any other. */
+  insitu_status status =
+      insitu__box_init(&box, n, count, src, dst, 0, to, z->dtype, z->swap, v->dtype, NULL);
+  assert(!status); /* as of insitu__rows_patch */
+  (void)status;
+  if (v->decoded) insitu__box_cf(&box, &v->cf, z->swap);
+  const unsigned char *fill = insitu__zarr_fill_pattern(z, &n_fill);
+  insitu__box_fill(&box, fill, n_fill, w->dst);
+}
+
+/* Fills what hangs over the edges of the array, of the patch that a walk has come to. A chunk at an
+ * edge has the places beyond it, as if the chunk went on for ever: each place of a row belongs to
+ * one chunk. */
+static void insitu__rows_overhang(const struct insitu__rows_walk *w) {
+  const struct insitu__geometry_array *a = w->tile->array;
+  const struct insitu__select_box *shown = &w->tile->patches->shown; /* by the array */
+  const struct insitu__select_box *box = &w->tile->iter->plan.shown->regions[w->view->region].box;
+  struct insitu__rows_part inner, all, side;
+  bool hangs = false;
+
+  for (unsigned j = 0; j < a->n_patch; j++)
+    hangs = hangs || shown->n[a->patch[j]] < box->n[a->patch[j]];
+  if (!hangs) return;
+
+  for (unsigned d = 0; d < a->zarr.ndim; d++) {
+    uint64_t begin = w->tile->patches->tile[d] * a->zarr.chunk[d], first, last;
+    insitu__select_inside(shown, d, begin, begin + a->zarr.chunk[d], &first, &last);
+    inner.lo[d] = shown->falls[d] ? shown->place[d] + 1 - last : shown->place[d] + first;
+    inner.hi[d] = inner.lo[d] + (last - first);
+    bool patch = a->patch_mask >> d & 1;
+    all.lo[d] = patch && first == 0 ? 0 : inner.lo[d];
+    all.hi[d] = patch && last == shown->n[d] ? box->n[d] : inner.hi[d];
+  }
+
+  for (unsigned j = 0; j < a->n_patch; j++) {
+    unsigned d = a->patch[j];
+    side = all;
+    side.hi[d] = inner.lo[d];
+    if (side.lo[d] < side.hi[d]) insitu__rows_paint(w, &side);
+    side.lo[d] = inner.hi[d];
+    side.hi[d] = all.hi[d];
+    if (side.lo[d] < side.hi[d]) insitu__rows_paint(w, &side);
+    all.lo[d] = inner.lo[d]; /* sides along the axes that follow leave the corners out */
+    all.hi[d] = inner.hi[d];
+  }
+}
+
 /* Counts the tile's rows down in the batches before number `before`: once for each batch, and for
  * each piece of a chunk that no list covers whole. thread: a worker's number, or their count for
  * the reactor. */
@@ -31605,9 +34109,13 @@ static void insitu__rows_arrive(struct insitu__loader_tile *t, unsigned thread, 
   uint32_t *arrived = it->arrived + thread * it->n_arrived;
   struct insitu__rows_walk w;
 
+  if (t->slot) return; /* its rows are gathered later */
   if (t->patches) {
     insitu__rows_walk(&w, t, t->first, t->last);
-    while (insitu__rows_next_run(&w)) arrived[w.slot]++;
+    while (insitu__rows_next_run(&w)) {
+      insitu__rows_overhang(&w);
+      arrived[w.slot]++;
+    }
     for (uint64_t slot = 0; slot < it->n_ring; slot++) {
       uint32_t parts = arrived[slot];
       arrived[slot] = 0;
@@ -31650,9 +34158,9 @@ static uint64_t insitu__rows_earliest(struct insitu__loader_tile *t) {
  * row may begin in one piece and end in another. */
 static insitu_status insitu__rows_piece(
     void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
+  struct insitu__loader_tile *t = user;
   const struct insitu__geometry_array *a = t->array;
-  const unsigned char *at = (const unsigned char *)bytes;
+  const unsigned char *at = bytes;
   uint64_t stride = a->row_stride;
   bool whole = n == a->chunk_bytes; /* its rows may be interleaved */
   struct insitu__rows_walk w;
@@ -31670,7 +34178,7 @@ static insitu_status insitu__rows_piece(
         insitu__box_copy_part(w.box, at + (from - offset), from - row, to - row, w.dst);
       }
     } else if (w.n > 1 && w.step_bytes == stride && insitu__box_is_copy(w.box, stride)) {
-      memcpy(w.dst, at + (row - offset), (size_t)(end - row));
+      memcpy(w.dst, at + (row - offset), (end - row));
     } else {
       for (; w.n; w.n--, row += stride, w.dst += w.step_bytes)
         insitu__box_copy(w.box, at + (row - offset), w.dst);
@@ -31683,7 +34191,7 @@ static insitu_status insitu__rows_piece(
 /* For a codec: where decoded bytes [offset, offset + bytes) belong, if they lie in one row, and one
  * view alone shows that row as it is stored; else NULL. */
 static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
+  struct insitu__loader_tile *t = user;
   const struct insitu__geometry_array *a = t->array;
   uint64_t stride = a->row_stride, row = offset / stride, from = offset - row * stride;
   struct insitu__rows_walk w;
@@ -31711,19 +34219,13 @@ static bool insitu__rows_shows_nan(const struct insitu__geometry *g, uint64_t re
   return __builtin_isnan(shown);
 }
 
-/* An absent inner chunk of a shard that is decoded whole: elements [lo, hi) of the array. */
-struct insitu__rows_hole {
-  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS];
-};
-
-/* Whether a region, its rows aside, has elements of the hole. */
-static bool insitu__rows_hole_in_region(
-    const struct insitu__loader_tile *t, uint64_t region, const struct insitu__rows_hole *hole) {
-  const struct insitu__select_box *box = &t->loader->geometry.regions[region].box;
-
+/* Whether a box has elements of a hole, an absent inner chunk of a shard that is decoded whole.
+ * ignored: axes that are not looked at, by bits. */
+static bool insitu__rows_hole_in(const struct insitu__loader_tile *t,
+    const struct insitu__select_box *box, uint32_t ignored, const struct insitu__rows_part *hole) {
   for (unsigned d = 0; d < t->array->zarr.ndim; d++) {
     uint64_t first, last;
-    if ((t->array->drawn_mask | t->array->patch_mask) >> d & 1) continue;
+    if (ignored >> d & 1) continue;
     insitu__select_inside(box, d, hole->lo[d], hole->hi[d], &first, &last);
     if (first == last) return false;
   }
@@ -31731,10 +34233,17 @@ static bool insitu__rows_hole_in_region(
   return true;
 }
 
+/* Whether a region, its rows aside, has elements of the hole. */
+static bool insitu__rows_hole_in_region(
+    const struct insitu__loader_tile *t, uint64_t region, const struct insitu__rows_part *hole) {
+  return insitu__rows_hole_in(t, &t->loader->geometry.regions[region].box,
+      t->array->drawn_mask | t->array->patch_mask, hole);
+}
+
 /* Whether a region that wants the chunk, or of a chunk decoded whole the hole, shows its fill value
  * as NaN. */
 static bool insitu__rows_fill_is_nan(
-    const struct insitu__loader_tile *t, const struct insitu__rows_hole *hole) {
+    const struct insitu__loader_tile *t, const struct insitu__rows_part *hole) {
   for (uint64_t i = 0; i < t->loader->geometry.n_regions; i++)
     if (t->wanted[i] && (!hole || insitu__rows_hole_in_region(t, i, hole)) &&
         insitu__rows_shows_nan(&t->loader->geometry, i))
@@ -31742,22 +34251,9 @@ static bool insitu__rows_fill_is_nan(
   return false;
 }
 
-/* Whether the patch that a walk has come to has elements of the hole. */
-static bool insitu__rows_hole_in_patch(
-    const struct insitu__loader_tile *t, const struct insitu__rows_hole *hole) {
-  for (unsigned j = 0; j < t->array->n_patch; j++) {
-    unsigned d = t->array->patch[j];
-    uint64_t first, last;
-    insitu__select_inside(&t->patches->shown, d, hole->lo[d], hole->hi[d], &first, &last);
-    if (first == last) return false;
-  }
-
-  return true;
-}
-
 /* Whether a row of the chunk lies in the hole. */
 static bool insitu__rows_hole_has_row(
-    const struct insitu__geometry_array *a, const struct insitu__rows_hole *hole, uint64_t row) {
+    const struct insitu__geometry_array *a, const struct insitu__rows_part *hole, uint64_t row) {
   for (unsigned k = a->n_drawn; k-- > 0; row /= a->drawn[k].rows) {
     unsigned d = a->drawn[k].axis;
     uint64_t at = k ? row % a->drawn[k].rows : row;
@@ -31770,10 +34266,10 @@ static bool insitu__rows_hole_has_row(
 /* Counts a hole that a row of the window shows, and notes whether it is an error. See
  * insitu__codec_sink. */
 static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *extent) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)user;
+  struct insitu__loader_tile *t = user;
   const struct insitu__geometry_array *a = t->array;
   uint64_t index[INSITU__MAX_DIMS], number = UINT64_MAX;
-  struct insitu__rows_hole hole = {.lo = {0}};
+  struct insitu__rows_part hole = {.lo = {0}};
   struct insitu__rows_walk w;
 
   insitu__geometry_field(a, NULL, t->field, index);
@@ -31792,7 +34288,8 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   else insitu__rows_walk(&w, t, t->first, t->last);
   while (insitu__rows_next_run(&w)) {
     bool shown = a->n_drawn == 1 || insitu__rows_hole_has_row(a, &hole, w.row);
-    if (t->patches) shown = shown && insitu__rows_hole_in_patch(t, &hole);
+    if (t->patches)
+      shown = shown && insitu__rows_hole_in(t, &t->patches->shown, ~a->patch_mask, &hole);
     if (!shown || w.slab->number >= number) continue;
     if (insitu__rows_hole_in_region(t, w.view->region, &hole)) number = w.slab->number;
   }
@@ -31809,15 +34306,86 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   t->hole.last = last;
 }
 
+/* For a codec: whether some region shows some of decoded bytes [offset, offset + n). */
+static bool insitu__rows_wants(void *user, uint64_t offset, uint64_t n) {
+  const struct insitu__loader_tile *t = user;
+  uint64_t stride = t->array->row_stride;
+  uint64_t last = insitu__base_min(t->part_last, (offset + n - 1) / stride + 1);
+
+  for (uint64_t row = insitu__base_max(t->part_first, offset / stride); row < last; row++) {
+    uint64_t at = row * stride, begin = offset > at ? offset - at : 0;
+    for (uint64_t i = 0; i < t->iter->plan.shown->n_regions; i++)
+      if (t->wanted[i] && insitu__box_touches(&t->box[i], begin, offset + n - at)) return true;
+  }
+
+  return false;
+}
+
+/* Whether parts of the array's chunks may be decoded: rows must be stored one after the other.
+ * Where bad chunks are filled, all of a chunk is decoded: it is bad for all windows or for none. */
+static bool insitu__rows_have_parts(
+    const insitu_loader *ld, const struct insitu__geometry_array *a) {
+  if (ld->config.on_bad_chunk == INSITU_FILL) return false;
+  if (a->row_stride * a->rows != a->chunk_bytes) return false;
+  return a->sample_slowest || a->n_drawn == 1;
+}
+
+/* Tells a codec which part of the chunk the window shows. Chunks with patches are decoded whole. A
+ * pass that begins inside the window decodes the same part as one that does not, so that both see
+ * the same damage. */
+static void insitu__rows_part(struct insitu__loader_tile *t, struct insitu__codec_sink *sink) {
+  const struct insitu__geometry_array *a = t->array;
+  uint64_t stride = a->row_stride, begin = stride, end = 0;
+
+  if (!insitu__rows_have_parts(t->loader, a) || t->patches) return;
+
+  for (uint64_t i = 0; i < t->iter->plan.shown->n_regions; i++) {
+    if (!t->wanted[i] || !t->box[i].total) continue;
+    begin = insitu__base_min(begin, t->box[i].src_begin);
+    end = insitu__base_max(end, t->box[i].src_end);
+    if (t->box[i].total * a->zarr.itemsize < stride) sink->wants = insitu__rows_wants;
+  }
+  if (begin >= end) return;
+  sink->begin = t->part_first * stride + begin;
+  sink->end = (t->part_last - 1) * stride + end;
+  sink->wants_user = t;
+}
+
+/* For a codec: where decoded bytes [offset, offset + n) belong in a slot for some rows, if they are
+ * bytes of these alone; else NULL. */
+static void *insitu__rows_slot_direct(void *user, uint64_t offset, uint64_t n) {
+  const struct insitu__loader_tile *t = user;
+  const struct insitu__loader_slot *slot = t->slot;
+  uint64_t end = slot->last * t->array->row_stride;
+
+  if (offset < slot->begin || offset > end || n > end - offset) return NULL;
+  return slot->memory + (offset - slot->begin);
+}
+
+/* For a codec: copies what such a slot has of decoded bytes [offset, offset + n). */
+static insitu_status insitu__rows_slot_piece(
+    void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+  const struct insitu__loader_tile *t = user;
+  const struct insitu__loader_slot *slot = t->slot;
+  uint64_t from = insitu__base_max(offset, slot->begin);
+  uint64_t to = insitu__base_min(offset + n, slot->last * t->array->row_stride);
+  (void)err;
+
+  if (from < to)
+    memcpy(slot->memory + (from - slot->begin), (const unsigned char *)bytes + (from - offset),
+        (size_t)(to - from));
+  return INSITU_OK;
+}
+
 /* Decodes the tile's buffer and scatters its rows, on a worker. t->status is INSITU_E_ABSENT where
  * the chunk is a shard with holes that are an error: its rows are in their places then, but none of
  * them is counted down. */
 static void insitu__rows_decode(void *arg, unsigned worker) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
+  struct insitu__loader_tile *t = arg;
   insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = t->array;
   struct insitu__loader_scratch *s = &ld->scratch[worker];
-  bool whole = !a->sample_slowest && a->zarr.codecs.n; /* its rows are interleaved */
+  bool whole = !t->slot && !a->sample_slowest && a->zarr.codecs.n; /* its rows are interleaved */
   struct insitu__codec_sink sink = {.user = t,
       .direct = insitu__rows_direct,
       .piece = insitu__rows_piece,
@@ -31827,7 +34395,7 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   t->hole.raises = false;
   atomic_store_explicit(&t->stage, INSITU__LOADER_DECODING, memory_order_relaxed);
   if (whole) {
-    if (!s->whole) s->whole = (unsigned char *)insitu__mem_map(ld->footprint.whole_bytes);
+    if (!s->whole) s->whole = insitu__mem_map(ld->footprint.whole_bytes);
     if (!s->whole) {
       t->status =
           insitu__error_set(&t->error, INSITU_E_NOMEM, "no memory to decode; lower decode_threads");
@@ -31836,10 +34404,21 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
     sink = insitu__codec_memory(s->whole);
   }
 
-  sink.hole = insitu__rows_hole;
-  sink.hole_user = t;
+  if (t->slot && t->slot->part) {
+    sink.direct = insitu__rows_slot_direct;
+    sink.piece = insitu__rows_slot_piece;
+    sink.element = 1;
+  } else if (t->slot) {
+    sink = insitu__codec_memory(t->slot->memory);
+  } else {
+    sink.hole = insitu__rows_hole;
+    sink.hole_user = t;
+  }
+  insitu__rows_part(t, &sink);
+  if (t->have.n) sink.have = &t->have;
   t->status = insitu__chain_decode(
       &a->zarr.codecs, &s->codec, t->buffer, t->got, a->chunk_bytes, &sink, &t->error);
+  if (!t->status && !t->hole.raises) insitu__loader_add(&ld->count.bytes_decoded, s->codec.made);
   if (!t->status && t->hole.n && !t->hole.raises) { /* before the batch can be delivered */
     insitu__loader_add(&ld->count.absent_chunks, t->hole.n);
     insitu__loader_add(&insitu__loader_tally(t)->holes, t->hole.n);
@@ -31853,7 +34432,7 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
 
 /* Writes the fill value to all rows of an absent or damaged chunk, on a worker. */
 static void insitu__rows_fill(void *arg, unsigned worker) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
+  struct insitu__loader_tile *t = arg;
   struct insitu__rows_walk w;
   const unsigned char *fill;
   uint64_t n;
@@ -31861,9 +34440,13 @@ static void insitu__rows_fill(void *arg, unsigned worker) {
   insitu__loader_add(&insitu__loader_tally(t)->holes, 1);
   /* Logged here and not in the coroutine: the user's function may need more stack than that has. */
   if (t->hole.filled_key)
-    insitu__report_log(t->loader, 1, "rank %d, array %.200s, chunk %.300s is filled: %s",
-        (int)t->loader->config.rank, t->array->zarr.path, t->hole.filled_key, t->error.message);
+    insitu__report_log(t->loader, 1, "array %.200s, chunk %.300s is filled: %s",
+        t->array->zarr.path, t->hole.filled_key, t->error.message);
 
+  if (t->slot) {
+    t->slot->filled = true;
+    return;
+  }
   fill = insitu__zarr_fill_pattern(&t->array->zarr, &n);
   insitu__rows_walk(&w, t, t->first, t->last);
   while (insitu__rows_next(&w)) insitu__box_fill(w.box, fill, n, w.dst);
@@ -31871,15 +34454,6 @@ static void insitu__rows_fill(void *arg, unsigned worker) {
 }
 
 /* ---- read straight into batches (raw chunks) ---- */
-
-/* What is read of a chunk, and to where. */
-struct insitu__rows_aim {
-  bool direct; /* every row goes straight to its place, as it is stored */
-  bool shared; /* some row has several places: it is read into one, and copied to the others */
-  bool exact;  /* the read must find `bytes` bytes; else at most so many */
-  uint64_t offset, bytes; /* of the stored chunk */
-  unsigned n;             /* of the tile's iovecs */
-};
 
 /* Points the tile's iovecs at the places of rows [first, last). The bytes of rows that no batch
  * wants are read into the tile's buffer. False: some row is shown otherwise than as it is stored,
@@ -31891,7 +34465,8 @@ static bool insitu__rows_aim_direct(struct insitu__loader_tile *t, bool *shared)
 
   if (a->zarr.codecs.n || !a->sample_slowest || stride < INSITU__LOADER_DIRECT) return false;
   if (n >= INSITU__LOADER_IOV) return false;
-  for (uint64_t i = 0; i < n; i++) t->iov[i] = (struct iovec){NULL, (size_t)stride};
+  if (n < a->rows && !insitu__rows_have_parts(t->loader, a)) return false;
+  for (uint64_t i = 0; i < n; i++) t->iov[i] = (struct iovec){NULL, stride};
 
   insitu__rows_walk(&w, t, t->first, t->last);
   while (insitu__rows_next(&w)) {
@@ -31911,16 +34486,27 @@ static bool insitu__rows_aim_direct(struct insitu__loader_tile *t, bool *shared)
 /* Decides what is read of the chunk. stored: its bytes, where the index of a shard tells them;
  * UINT64_MAX: it is an object of its own. One byte more is then read where the chunk should end, to
  * notice a chunk that is too long. */
-static struct insitu__rows_aim insitu__rows_aim(struct insitu__loader_tile *t, uint64_t stored) {
+static struct insitu__loader_aim insitu__rows_aim(struct insitu__loader_tile *t, uint64_t stored) {
   const struct insitu__geometry_array *a = t->array;
-  struct insitu__rows_aim aim = {.n = 1};
+  struct insitu__loader_aim aim = {.n = 1};
   bool object = stored == UINT64_MAX;
 
-  aim.direct = insitu__rows_aim_direct(t, &aim.shared);
   aim.exact = !object || !a->zarr.codecs.n;
+  if (t->slot && !a->zarr.codecs.n) {
+    const struct insitu__loader_slot *slot = t->slot;
+    bool part = slot->last - slot->first < a->rows;
+    aim.direct = true;
+    aim.offset = part ? slot->first * a->row_stride : 0;
+    aim.bytes = part ? (slot->last - slot->first) * a->row_stride : a->chunk_bytes;
+    t->iov[0] = (struct iovec){slot->memory + (aim.offset - slot->begin), aim.bytes};
+    if (object && slot->last == a->rows) t->iov[aim.n++] = (struct iovec){t->buffer, 1};
+    return aim;
+  }
+
+  aim.direct = !t->slot && insitu__rows_aim_direct(t, &aim.shared);
   if (!aim.direct) {
     aim.bytes = object ? a->bound : stored;
-    t->iov[0] = (struct iovec){t->buffer, (size_t)aim.bytes + object};
+    t->iov[0] = (struct iovec){t->buffer, aim.bytes + object};
     return aim;
   }
 
@@ -31933,7 +34519,7 @@ static struct insitu__rows_aim insitu__rows_aim(struct insitu__loader_tile *t, u
 
 /* After such a read, on a worker: copies rows that have several places, then counts all down. */
 static void insitu__rows_landed(void *arg, unsigned worker) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
+  struct insitu__loader_tile *t = arg;
   const struct insitu__geometry_array *a = t->array;
   uint64_t stride = a->row_stride;
   struct insitu__rows_walk w;
@@ -31945,7 +34531,7 @@ static void insitu__rows_landed(void *arg, unsigned worker) {
     while (insitu__rows_next(&w)) {
       void *at = insitu__box_direct(w.box, w.dst, 0, stride);
       if (!from) from = at;
-      else memcpy(at, from, (size_t)stride);
+      else memcpy(at, from, stride);
     }
   }
 
@@ -32008,6 +34594,7 @@ struct insitu__read_reader {
   struct insitu__read_call *call;
   unsigned char *memory; /* the encoded chunk, then the decoded one */
   uint64_t got;
+  struct insitu__codec_have have;     /* the parts that were read; n 0: the whole chunk */
   uint64_t tile[INSITU__MAX_DIMS];    /* the chunk's place in the grid */
   struct insitu__select_box selected; /* what is read of it, and of others */
   uint64_t holes; /* absent inner chunks of a shard decoded whole that lie in the box */
@@ -32020,7 +34607,7 @@ struct insitu__read_reader {
 
 /* Counts an absent inner chunk that lies in the box. See insitu__codec_sink. */
 static void insitu__read_count_hole(void *user, const uint64_t *at, const uint64_t *extent) {
-  struct insitu__read_reader *d = (struct insitu__read_reader *)user;
+  struct insitu__read_reader *d = user;
   const struct insitu__read_call *r = d->call;
 
   for (unsigned k = 0; k < r->zarr.ndim; k++) {
@@ -32033,9 +34620,30 @@ static void insitu__read_count_hole(void *user, const uint64_t *at, const uint64
   d->holes++;
 }
 
+/* For a codec: whether the box has some of decoded bytes [offset, offset + n). */
+static bool insitu__read_wants(void *user, uint64_t offset, uint64_t n) {
+  return insitu__box_touches(user, offset, offset + n);
+}
+
+/* Puts decoded bytes at `cell`, as far as the box has some of them. */
+static struct insitu__codec_sink insitu__read_sink(struct insitu__read_reader *d, void *cell) {
+  struct insitu__codec_sink sink = insitu__codec_memory(cell);
+
+  sink.hole = insitu__read_count_hole;
+  sink.hole_user = d;
+  /* What may be filled is decoded whole: see insitu__rows_have_parts. */
+  if (!d->call->exact && d->call->loader->config.on_bad_chunk == INSITU_FILL) return sink;
+  sink.begin = d->box.src_begin;
+  sink.end = d->box.src_end;
+  sink.wants = insitu__read_wants;
+  sink.wants_user = &d->box;
+  if (d->have.n) sink.have = &d->have;
+  return sink;
+}
+
 /* Decodes what was read, or the fill value, and copies the chunk's part of the box. On a worker. */
 static void insitu__read_decode(void *arg, unsigned worker) {
-  struct insitu__read_reader *d = (struct insitu__read_reader *)arg;
+  struct insitu__read_reader *d = arg;
   struct insitu__read_call *r = d->call;
   unsigned char *cell = d->memory;
   (void)worker;
@@ -32048,33 +34656,71 @@ static void insitu__read_decode(void *arg, unsigned worker) {
 
   if (r->zarr.codecs.n) {
     cell += r->bound + 1;
-    struct insitu__codec_sink sink = insitu__codec_memory(cell);
-    sink.hole = insitu__read_count_hole;
-    sink.hole_user = d;
+    struct insitu__codec_sink sink = insitu__read_sink(d, cell);
     d->status = insitu__chain_decode(
         &r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
+    if (!d->status) insitu__loader_add(&r->loader->count.bytes_decoded, d->codec.made);
   } else if (d->got != r->chunk_bytes) {
     d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
+  } else {
+    insitu__loader_add(&r->loader->count.bytes_decoded, r->chunk_bytes);
   }
 
   if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
 }
 
-/* Reads the encoded chunk d->tile into d->memory: d->got bytes of the right length. */
-static insitu_status insitu__read_bytes_await(
-    struct insitu__read_reader *d, const char *key, struct insitu__store_tag *tag) {
+/* Decodes what is in d->memory. */
+static insitu_status insitu__read_decode_await(struct insitu__read_reader *d) {
+  d->status = INSITU_OK;
+  insitu__reactor_work_await(&d->call->loader->reactor, insitu__read_decode, d);
+  return d->status;
+}
+
+/* Reads and decodes the chunk in parts, where that is worth it: its bytes are [offset, offset +
+ * bytes) of the object. *done: it was; else the chunk is to be read whole. */
+static insitu_status insitu__read_parts_await(
+    struct insitu__read_reader *d, const char *key, uint64_t offset, uint64_t bytes, bool *done) {
   struct insitu__read_call *r = d->call;
-  uint64_t offset = 0, bytes = UINT64_MAX;
-  insitu_status status = INSITU_OK;
+  d->have.n = 0;
+  struct insitu__codec_sink sink = insitu__read_sink(d, NULL);
+  struct insitu__part part = {.loader = r->loader,
+      .zarr = &r->zarr,
+      .key = key,
+      .offset = offset,
+      .stored = bytes,
+      .decoded = r->chunk_bytes,
+      .bound = r->bound,
+      .sink = &sink,
+      .buffer = d->memory,
+      .err = &d->error,
+      .have = &d->have};
+  int what;
 
-  if (r->zarr.n_levels)
-    status = insitu__cache_locate_await(
-        &r->cache, &r->zarr, d->tile, key, NULL, &offset, &bytes, &d->error);
+  *done = false;
+  if (!insitu__part_begin(&part)) return INSITU_OK;
+  insitu_status status = insitu__part_await(&part, &what);
+  if (status < 0 || what == INSITU__PART_WHOLE) return status;
 
-  if (status) return status;
+  d->got = part.got;
+  status = insitu__read_decode_await(d);
+  *done = true;
+  if (what == INSITU__PART_ALL) return status;
+  status = insitu__part_decoded_await(&part, status, &what);
+  if (status < 0 || what == INSITU__PART_SOME) return status;
 
+  *done = what == INSITU__PART_ALL;
+  d->got = part.got;
+  return *done ? insitu__read_decode_await(d) : INSITU_OK;
+}
+
+/* Reads bytes [offset, offset + bytes) of the object, or where that is UINT64_MAX all of it, into
+ * d->memory: the encoded chunk d->tile, d->got bytes of the right length. */
+static insitu_status insitu__read_bytes_await(struct insitu__read_reader *d, const char *key,
+    uint64_t offset, uint64_t bytes, struct insitu__store_tag *tag) {
+  struct insitu__read_call *r = d->call;
+  insitu_status status;
   bool inner = bytes != UINT64_MAX;
-  struct iovec iov = {d->memory, (size_t)insitu__base_min(bytes, r->bound + 1)};
+  struct iovec iov = {d->memory, insitu__base_min(bytes, r->bound + 1)};
   tag->whole = !inner;
   status =
       insitu__fetch_bytes_await(r->loader, &r->zarr, key, offset, &iov, 1, tag, &d->got, &d->error);
@@ -32095,9 +34741,10 @@ static insitu_status insitu__read_once_await(
     struct insitu__read_reader *d, char *key, struct insitu__store_tag *tag) {
   struct insitu__read_call *r = d->call;
   insitu_loader *ld = r->loader;
-  bool absent_raises = insitu__fetch_absent_raises(ld, false);
-  uint64_t object;
+  bool absent_raises = insitu__fetch_absent_raises(ld, false), done = false;
+  uint64_t object, offset = 0, bytes = UINT64_MAX;
   d->holes = 0;
+  d->fill = false;
   key[0] = 0;
   insitu_status status = insitu__fetch_box(&r->zarr, 0, d->tile, &d->selected, r->stride,
       r->dst_stride, r->dtype, r->variable->decode ? &r->cf : NULL, &d->box, &d->error);
@@ -32105,15 +34752,17 @@ static insitu_status insitu__read_once_await(
   if (status) return status;
 
   insitu__loader_add(&ld->count.reads, 1);
-  status = insitu__read_bytes_await(d, key, tag);
+  if (r->zarr.n_levels)
+    status = insitu__cache_locate_await(
+        &r->cache, &r->zarr, d->tile, key, NULL, &offset, &bytes, &d->error);
+  if (!status && !tag->anew) status = insitu__read_parts_await(d, key, offset, bytes, &done);
+  if (!status && !done) status = insitu__read_bytes_await(d, key, offset, bytes, tag);
   d->fill = status == INSITU_E_NOTFOUND && !absent_raises;
   if (status && !d->fill) return status;
 
   if (d->fill) insitu__loader_add(&ld->count.absent_chunks, 1);
-  else insitu__loader_add(&ld->count.bytes_decoded, r->chunk_bytes);
-  d->status = INSITU_OK;
-  insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
-  if (d->status) return d->status;
+  status = done ? INSITU_OK : insitu__read_decode_await(d);
+  if (status) return status;
   if (d->holes && absent_raises) return insitu__fetch_inner_absent(&d->error);
   insitu__loader_add(&ld->count.absent_chunks, d->holes);
   return INSITU_OK;
@@ -32152,7 +34801,7 @@ static bool insitu__read_next(struct insitu__read_reader *d) {
 
 /* A reader's coroutine: until no chunk is left, or one has failed. */
 static void insitu__read_reader_await(void *arg) {
-  struct insitu__read_reader *d = (struct insitu__read_reader *)arg;
+  struct insitu__read_reader *d = arg;
   struct insitu__read_call *r = d->call;
   insitu_loader *ld = r->loader;
   char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
@@ -32232,12 +34881,12 @@ static unsigned insitu__read_begin(struct insitu__read_call *r) {
   }
 
   insitu__loader_memory(ld, r->reserved);
-  r->readers = (struct insitu__read_reader *)insitu__mem_alloc(n, sizeof *r->readers);
+  r->readers = insitu__mem_alloc(n, sizeof *r->readers);
   bool ok = insitu__cache_init(&r->cache, index ? n : 0, index) && r->readers;
   for (unsigned i = 0; ok && i < n; i++) {
     r->readers[i].call = r;
     insitu__codec_scratch_init(&r->readers[i].codec);
-    r->readers[i].memory = (unsigned char *)insitu__mem_map(r->memory);
+    r->readers[i].memory = insitu__mem_map(r->memory);
     ok = r->readers[i].memory;
   }
 
@@ -32266,7 +34915,7 @@ static void insitu__read_end(struct insitu__read_call *r, unsigned n) {
 
 static void insitu__read_open_await(struct insitu__read_call *r) {
   r->status = insitu__source_array_await(
-      &r->loader->source, insitu__geometry_path(r->variable), &r->zarr, r->err);
+      &r->loader->source, insitu__geometry_path(r->variable), true, &r->zarr, r->err);
 }
 
 /* Reads what is selected, if nothing has failed so far. */
@@ -32333,9 +34982,10 @@ static insitu_status insitu__read_find_coordinate_await(insitu_loader *ld, const
   int n = snprintf(beside, sizeof beside, "%.*s%s", folder, path, dim);
 
   memset(z, 0, sizeof *z);
-  if (n < (int)sizeof beside) status = insitu__source_array_try_await(&ld->source, beside, z, err);
+  if (n < (int)sizeof beside)
+    status = insitu__source_array_await(&ld->source, beside, false, z, err);
   if (status == INSITU_E_NOTFOUND && folder)
-    status = insitu__source_array_try_await(&ld->source, dim, z, err);
+    status = insitu__source_array_await(&ld->source, dim, false, z, err);
   return status;
 }
 
@@ -32345,18 +34995,15 @@ static insitu_status insitu__read_coordinate_attributes(
     const struct insitu__zarr_array *z, double *cycle, bool *packed, insitu_error *err) {
   static const char *const east[] = {
       "degrees_east", "degree_east", "degrees_E", "degree_E", "degreesE", "degreeE"};
-  struct insitu__text_json j = {0};
+  struct insitu__text_json j;
   *cycle = 0;
   *packed = false;
-  if (!z->attributes) return INSITU_OK;
-  insitu_status status =
-      insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), "attributes", err);
+  insitu_status status = insitu__zarr_attributes(z, &j, err);
   if (status) return status;
   int units = insitu__text_json_get(&j, 0, "units");
-  for (size_t i = 0; i < sizeof east / sizeof *east; i++)
-    if (units >= 0 && insitu__text_json_equals(&j, units, east[i])) *cycle = 360;
-  *packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 ||
-            insitu__text_json_get(&j, 0, "add_offset") >= 0;
+  for (size_t i = 0; i < INSITU__BASE_COUNT(east); i++)
+    if (insitu__text_json_equals(&j, units, east[i])) *cycle = 360;
+  *packed = insitu__cf_is_packed(&j);
   insitu__text_json_free(&j);
   return INSITU_OK;
 }
@@ -32392,7 +35039,7 @@ static insitu_status insitu__read_values_await(insitu_loader *ld,
         n, c->path);
   }
 
-  double *at = (double *)insitu__mem_alloc(n, sizeof *at);
+  double *at = insitu__mem_alloc(n, sizeof *at);
   if (!at)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "select: no memory for coordinate %.200s; give the process more memory", c->path);
@@ -32441,14 +35088,13 @@ static insitu_status insitu__read_coordinate_await(insitu_loader *ld,
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(*known); i++) {
     const struct insitu__read_coordinate *other = (*known)[i];
     bool same_folder =
-        insitu__read_folder(other->path) == folder && !memcmp(other->path, z->path, (size_t)folder);
+        insitu__read_folder(other->path) == folder && !memcmp(other->path, z->path, folder);
     *values = &other->values;
     if (same_folder && !strcmp(other->dim, dim) && other->values.n == z->shape[axis])
       return INSITU_OK;
   }
 
-  struct insitu__read_coordinate *one =
-      (struct insitu__read_coordinate *)insitu__mem_alloc(1, sizeof *one);
+  struct insitu__read_coordinate *one = insitu__mem_alloc(1, sizeof *one);
   if (!one || !INSITU__ARRAY_PUSH(*known, one)) {
     insitu__mem_free(one);
     return insitu__error_set(
@@ -32466,7 +35112,7 @@ static insitu_status insitu__read_item_axis(const struct insitu__zarr_array *z,
   char name[INSITU__MAX_DIM_NAME]; /* a longer one is no dimension's: it is cut for the message */
   uint64_t number = 0, n = (uint64_t)item->n_name;
   for (unsigned d = 0; d < z->ndim; d++)
-    if (z->dim[d] && strlen(z->dim[d]) == n && !memcmp(z->dim[d], item->name, (size_t)n)) {
+    if (z->dim[d] && strlen(z->dim[d]) == n && !memcmp(z->dim[d], item->name, n)) {
       *axis = d;
       return INSITU_OK;
     }
@@ -32521,7 +35167,7 @@ static insitu_status insitu__read_axes_await(insitu_loader *ld,
   if (status || !variable->select) return status;
   status = insitu__read_select_await(ld, known, z, variable, drawn, axes, &cause);
   if (!status) return INSITU_OK;
-  bool names_array = strncmp(cause.message, "select:", 7) != 0;
+  bool names_array = strncmp(cause.message, "select:", 7);
   if (names_array) {
     insitu__error_copy(err, &cause);
     return status;
@@ -32533,7 +35179,7 @@ static insitu_status insitu__read_axes_await(insitu_loader *ld,
 
 /* The same with the variable's text. */
 static void insitu__read_selected_await(void *arg) {
-  struct insitu__read_call *r = (struct insitu__read_call *)arg;
+  struct insitu__read_call *r = arg;
   struct insitu__read_coordinate **known = NULL;
   insitu__read_open_await(r);
   if (!r->status)
@@ -32577,7 +35223,7 @@ static bool insitu__read_string_put(
 /* Appends string `number` of the chunk as that of its element; drops one outside of the array. */
 static insitu_status insitu__read_string_emit(
     void *to, uint64_t number, const char *text, uint64_t n) {
-  struct insitu__read_strings *s = (struct insitu__read_strings *)to;
+  struct insitu__read_strings *s = to;
   const struct insitu__zarr_array *z = &s->zarr;
   uint64_t x[INSITU__MAX_DIMS], flat = 0;
   for (unsigned k = z->ndim; k-- > 0;) {
@@ -32646,7 +35292,7 @@ static insitu_status insitu__read_string_object(struct insitu__read_strings *s, 
 
 /* Decodes and parses the object that was read. On a worker. */
 static void insitu__read_string_work(void *arg, unsigned worker) {
-  struct insitu__read_strings *s = (struct insitu__read_strings *)arg;
+  struct insitu__read_strings *s = arg;
   (void)worker;
   s->status = insitu__read_string_object(
       s, 0, &s->zarr.object.codecs, (const uint8_t *)s->stored, s->stored_n);
@@ -32708,8 +35354,8 @@ static void insitu__read_strings_begin(struct insitu__read_strings *s) {
   }
 
   s->text.limit = INSITU__MAX_STRING_BYTES;
-  s->at = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->at);
-  s->length = (uint64_t *)insitu__mem_alloc(s->n, sizeof *s->length);
+  s->at = insitu__mem_alloc(s->n, sizeof *s->at);
+  s->length = insitu__mem_alloc(s->n, sizeof *s->length);
   ok = s->at && s->length &&
        insitu__text_buffer_bytes(
            &s->text, z->wide_fill ? (const char *)z->wide_fill : "", z->wide_n) &&
@@ -32735,11 +35381,11 @@ static void insitu__read_strings_end(struct insitu__read_strings *s) {
 /* Opens the array and, if its strings have any length, reads them; others are left to
  * insitu__read_await. */
 static void insitu__read_strings_await(void *arg) {
-  struct insitu__read_strings *s = (struct insitu__read_strings *)arg;
+  struct insitu__read_strings *s = arg;
   const struct insitu__zarr_array *z = &s->zarr;
   uint64_t tile[INSITU__MAX_DIMS] = {0}, tiles = 1;
   insitu__codec_scratch_init(&s->codec);
-  s->status = insitu__source_array_await(&s->loader->source, s->path, &s->zarr, s->err);
+  s->status = insitu__source_array_await(&s->loader->source, s->path, true, &s->zarr, s->err);
   if (!s->status && z->kind != INSITU__ZARR_STRING && !insitu__zarr_is_wide(z->kind))
     s->status = insitu__error_set(s->err, INSITU_E_DTYPE,
         "read, array %.200s: it holds numbers, not strings; read it with insitu_read", z->path);
@@ -32789,12 +35435,12 @@ static bool insitu__read_strings_fixed(
 /* The strings as the user gets them, in one block; NULL: no memory. */
 static insitu_strings *insitu__read_strings_result(const struct insitu__read_strings *s) {
   uint64_t table = s->n * (sizeof(char *) + sizeof(uint64_t));
-  insitu_strings *out = (insitu_strings *)insitu__mem_alloc(1, sizeof *out + table + s->text.n);
+  insitu_strings *out = insitu__mem_alloc(1, sizeof *out + table + s->text.n);
   if (!out) return NULL;
-  const char **text = (const char **)(void *)(out + 1);
-  uint64_t *bytes = (uint64_t *)(void *)(text + s->n);
+  const char **text = (void *)(out + 1);
+  uint64_t *bytes = (void *)(text + s->n);
   char *all = (char *)(bytes + s->n);
-  memcpy(all, s->text.text, (size_t)s->text.n);
+  memcpy(all, s->text.text, s->text.n);
   for (uint64_t i = 0; i < s->n; i++) {
     text[i] = all + s->at[i];
     bytes[i] = s->length[i];
@@ -32836,7 +35482,7 @@ static int32_t insitu__fixed_home(
 
 /* Frees what is loaded, once it has no owner. */
 static void insitu__fixed_free(void *arg) {
-  struct insitu__loader_fixed *f = (struct insitu__loader_fixed *)arg;
+  struct insitu__loader_fixed *f = arg;
   insitu__device_fences_wait_free(&f->busy);
   for (uint64_t i = 0; i < f->n; i++) {
     struct insitu__loader_fixed_array *a = &f->arrays[i];
@@ -32883,12 +35529,12 @@ static void insitu__fixed_device(const insitu_loader *ld, struct insitu__device 
       .user = ld->config.alloc_user};
   for (uint64_t i = g->n_outputs; i-- > 0;) {
     const struct insitu__geometry_output *out = &g->outputs[i];
-    host = host || (!out->fixed && out->place != INSITU_DEVICE);
+    host |= !out->fixed && out->place != INSITU_DEVICE;
     if (out->place == INSITU_HOST) continue;
     d->on = true;
     d->device = out->device;
     if (out->place != INSITU_DEVICE) continue;
-    several = several || (d->only >= 0 && d->only != out->device);
+    several |= d->only >= 0 && d->only != out->device;
     d->only = out->device;
   }
 
@@ -32933,13 +35579,13 @@ static insitu_status insitu__fixed_reserve(struct insitu__fixed_load *l) {
   return insitu__error_set(l->err, INSITU_E_BUDGET,
       "open, variable %.200s: it is fixed and takes %" PRIu64
       " bytes, which do not fit on device %d, where %" PRIu64 " bytes are left%s; select less%s",
-      l->label, a->room, (int)device, left, limited ? ", for device_budget allows no more" : "",
+      l->label, a->room, device, left, limited ? ", for device_budget allows no more" : "",
       limited ? ", or raise device_budget" : "");
 }
 
 /* Takes the array's memory. */
 static void insitu__fixed_take(void *arg) {
-  struct insitu__fixed_load *l = (struct insitu__fixed_load *)arg;
+  struct insitu__fixed_load *l = arg;
   struct insitu__loader_fixed_array *a = l->to;
   const struct insitu__loader_fixed *f = l->loader->fixed;
   bool on_device = a->place == INSITU_DEVICE;
@@ -32948,20 +35594,20 @@ static void insitu__fixed_take(void *arg) {
   if (l->status) return;
   a->memory = insitu__device_alloc(&f->device, a->room, a->place, insitu__fixed_home(f, a),
       on_device ? a->ring.stream : NULL, &l->cause);
-  if (a->memory && on_device) l->staging = (unsigned char *)insitu__mem_map(a->room);
+  if (a->memory && on_device) l->staging = insitu__mem_map(a->room);
   if (!a->memory || (on_device && !l->staging))
     l->status = l->cause.status < 0 ? l->cause.status : INSITU_E_NOMEM;
 }
 
 static void insitu__fixed_read_await(void *arg) {
-  struct insitu__fixed_load *l = (struct insitu__fixed_load *)arg;
+  struct insitu__fixed_load *l = arg;
   insitu__read_all_await(&l->read);
   l->status = l->read.status;
 }
 
 /* What was read is now final. */
 static void insitu__fixed_settle(void *arg) {
-  struct insitu__fixed_load *l = (struct insitu__fixed_load *)arg;
+  struct insitu__fixed_load *l = arg;
   insitu_loader *ld = l->loader;
   struct insitu__loader_fixed_array *a = l->to;
   if (a->place == INSITU_HOST && !ld->config.alloc) insitu__mem_protect(a->memory, a->room);
@@ -32992,7 +35638,7 @@ static insitu_status insitu__fixed_load(insitu_loader *ld, uint64_t i, insitu_er
   if (!l.status) {
     l.read = (struct insitu__read_call){.loader = ld,
         .variable = &ld->config.variables[i],
-        .dst = l.staging ? l.staging : (unsigned char *)to->memory,
+        .dst = l.staging ? l.staging : to->memory,
         .dst_bytes = out->bytes,
         .err = err,
         .zarr =
@@ -33004,9 +35650,9 @@ static insitu_status insitu__fixed_load(insitu_loader *ld, uint64_t i, insitu_er
     bad = insitu__loader_get(&ld->count.bad_chunks) - bad;
     if (!l.status && bad)
       insitu__report_log(ld, 2,
-          "rank %d, open, variable %.200s: %" PRIu64 " damaged chunks of this fixed array are "
+          "open, variable %.200s: %" PRIu64 " damaged chunks of this fixed array are "
           "filled in all batches; write them again",
-          (int)ld->config.rank, l.label, bad);
+          l.label, bad);
   }
 
   if (!l.status) insitu__device_visit(device, NULL, insitu__fixed_settle, &l);
@@ -33024,10 +35670,8 @@ static insitu_status insitu__fixed_open(insitu_loader *ld, insitu_error *err) {
   for (uint64_t i = 0; i < g->n_outputs; i++) some = some || g->outputs[i].fixed;
   if (!some || ld->config.plan_only) return INSITU_OK;
 
-  struct insitu__loader_fixed *f = (struct insitu__loader_fixed *)insitu__mem_alloc(1, sizeof *f);
-  if (f)
-    f->arrays =
-        (struct insitu__loader_fixed_array *)insitu__mem_alloc(g->n_outputs, sizeof *f->arrays);
+  struct insitu__loader_fixed *f = insitu__mem_alloc(1, sizeof *f);
+  if (f) f->arrays = insitu__mem_alloc(g->n_outputs, sizeof *f->arrays);
   if (!f || !f->arrays) {
     insitu__mem_free(f);
     return insitu__error_set(err, INSITU_E_NOMEM,
@@ -33058,6 +35702,8 @@ static insitu_status insitu__fixed_open(insitu_loader *ld, insitu_error *err) {
  *   insitu__config_check      before anything is opened
  *   insitu__config_keep_desc  copies the desc
  *   insitu__config_defaults   what depends on the machine and the environment
+ *   insitu__config_units      unit_chunks, once the geometry is known (>>rule)
+ *   insitu__config_window     block_chunks, once the split is made of these units
  *   insitu__config_footprint  what depends on the archive, once its arrays are open
  *
  * State: insitu_loader.config, origin, blocks and footprint, fixed after open. Runs on the opening
@@ -33071,19 +35717,19 @@ static void *insitu__config_keep_list(
     insitu_loader *ld, const void *from, uint64_t n, uint64_t bytes_each, bool *ok) {
   if (!n) return NULL;
   uint64_t bytes = sizeof(struct insitu__loader_block) + n * bytes_each;
-  struct insitu__loader_block *b = (struct insitu__loader_block *)insitu__mem_alloc(1, bytes);
+  struct insitu__loader_block *b = insitu__mem_alloc(1, bytes);
   if (!b) {
     *ok = false;
     return NULL;
   }
   *b = (struct insitu__loader_block){ld->blocks, bytes};
   ld->blocks = b;
-  return memcpy(b + 1, from, (size_t)(n * bytes_each));
+  return memcpy(b + 1, from, n * bytes_each);
 }
 
 /* Puts a copy in the place of a string that is not NULL. */
 static void insitu__config_keep_text(insitu_loader *ld, const char **text, bool *ok) {
-  if (*text) *text = (const char *)insitu__config_keep_list(ld, *text, strlen(*text) + 1, 1, ok);
+  if (*text) *text = insitu__config_keep_list(ld, *text, strlen(*text) + 1, 1, ok);
 }
 
 /* ---- the list of members ---- */
@@ -33113,6 +35759,7 @@ struct insitu__config_field {
 
 static const char *const insitu__config_hole_words[] = {"auto", "raise", "fill"};
 static const char *const insitu__config_io_words[] = {"auto", "uring", "epoll"};
+static const char *const insitu__config_assembly_words[] = {"auto", "scatter", "gather"};
 
 #define INSITU__CONFIG_FIELD_OF(member, kind, words, unset, most)                                  \
   {                                                                                                \
@@ -33150,6 +35797,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD_WORD(on_bad_chunk, insitu__config_hole_words, DEFAULT, INSITU_FILL),
     INSITU__CONFIG_FIELD_WORD(on_absent_chunk, insitu__config_hole_words, DEFAULT, INSITU_FILL),
     INSITU__CONFIG_FIELD(prefetch_depth, U64, ARCHIVE, INSITU__MAX_DEPTH),
+    INSITU__CONFIG_FIELD_WORD(assembly, insitu__config_assembly_words, DEFAULT, INSITU_GATHER),
     INSITU__CONFIG_FIELD(max_inflight, U64, ARCHIVE, INSITU__MAX_INFLIGHT),
     INSITU__CONFIG_FIELD(decode_threads, U64, AFFINITY, INSITU__REACTOR_MAX_WORKERS),
     INSITU__CONFIG_FIELD(memory_budget, U64, MACHINE, 0),
@@ -33162,7 +35810,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(hold_epoch, FLAG, DEFAULT, 0),
 };
 
-enum { INSITU__CONFIG_FIELDS = sizeof insitu__config_fields / sizeof *insitu__config_fields };
+enum { INSITU__CONFIG_FIELDS = INSITU__BASE_COUNT(insitu__config_fields) };
 _Static_assert(
     sizeof(((insitu_date *)0)->text) == INSITU__TIME_TEXT, "what insitu__time_print writes");
 _Static_assert(INSITU__CONFIG_FIELDS <= sizeof((insitu_loader *)0)->origin,
@@ -33170,17 +35818,22 @@ _Static_assert(INSITU__CONFIG_FIELDS <= sizeof((insitu_loader *)0)->origin,
 
 /* ---- origins ---- */
 
-/* Sets where the value of a member comes from. at: the member's offset. */
-static void insitu__config_from(insitu_loader *ld, uint64_t at, int origin) {
-  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++)
-    if (insitu__config_fields[i].text.at == at) ld->origin[i] = (unsigned char)origin;
+/* The row of a listed member, or behind the last row. at: the member's offset. */
+static int insitu__config_row(uint64_t at) {
+  int i = 0;
+  while (i < INSITU__CONFIG_FIELDS && insitu__config_fields[i].text.at != at) i++;
+  return i;
 }
 
-/* Where the value of a member comes from: INSITU__CONFIG_FROM_... */
+/* Sets where the value of a member comes from. at: the member's offset. */
+static void insitu__config_from(insitu_loader *ld, uint64_t at, int origin) {
+  int row = insitu__config_row(at);
+  if (row < INSITU__CONFIG_FIELDS) ld->origin[row] = (unsigned char)origin;
+}
+
+/* Where the value of a listed member comes from: INSITU__CONFIG_FROM_... */
 static int insitu__config_origin(const insitu_loader *ld, uint64_t at) {
-  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++)
-    if (insitu__config_fields[i].text.at == at) return ld->origin[i];
-  return INSITU__CONFIG_FROM_DESC;
+  return ld->origin[insitu__config_row(at)];
 }
 
 /* Whether the desc leaves a member to its default. at: the member's offset. */
@@ -33194,7 +35847,7 @@ static void insitu__config_origin_init(insitu_loader *ld) {
 
   for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
     const struct insitu__config_field *f = &insitu__config_fields[i];
-    bool given = memcmp((const char *)&ld->config + f->text.at, zero, (size_t)f->bytes) != 0;
+    bool given = memcmp((const char *)&ld->config + f->text.at, zero, f->bytes);
     ld->origin[i] = (unsigned char)(given ? INSITU__CONFIG_FROM_DESC : f->unset);
   }
 }
@@ -33206,11 +35859,9 @@ static void insitu__config_keep_variable(insitu_loader *ld, insitu_variable *v, 
   v->label = insitu__geometry_label(v);
   insitu__config_keep_text(ld, &v->label, ok);
   insitu__config_keep_text(ld, &v->path, ok);
-  v->steps =
-      (const int64_t *)insitu__config_keep_list(ld, v->steps, v->n_steps, sizeof *v->steps, ok);
+  v->steps = insitu__config_keep_list(ld, v->steps, v->n_steps, sizeof *v->steps, ok);
 
-  insitu_slice *slices =
-      (insitu_slice *)insitu__config_keep_list(ld, v->slices, v->n_slices, sizeof *slices, ok);
+  insitu_slice *slices = insitu__config_keep_list(ld, v->slices, v->n_slices, sizeof *slices, ok);
   insitu__config_keep_text(ld, &v->select, ok);
   insitu__config_keep_text(ld, &v->into, ok);
   for (uint64_t k = 0; *ok && k < v->n_slices; k++)
@@ -33226,7 +35877,7 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
   *c = *desc;
   for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
     const struct insitu__text_field *f = &insitu__config_fields[i].text;
-    const char **text = (const char **)(void *)((char *)c + f->at);
+    const char **text = (void *)((char *)c + f->at);
     if (f->kind == INSITU__TEXT_TEXT) insitu__config_keep_text(ld, text, &ok);
   }
 
@@ -33237,8 +35888,8 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
     insitu__config_keep_text(ld, &c->split[p].to, &ok);
   }
 
-  insitu_option *options = (insitu_option *)insitu__config_keep_list(
-      ld, desc->options, desc->n_options, sizeof *options, &ok);
+  insitu_option *options =
+      insitu__config_keep_list(ld, desc->options, desc->n_options, sizeof *options, &ok);
   for (uint64_t i = 0; ok && i < desc->n_options; i++) {
     insitu__config_keep_text(ld, &options[i].key, &ok);
     insitu__config_keep_text(ld, &options[i].value, &ok);
@@ -33246,15 +35897,14 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
 
   c->options = options;
 
-  insitu_codec *codecs = (insitu_codec *)insitu__config_keep_list(
-      ld, desc->codecs, desc->n_codecs, sizeof *codecs, &ok);
+  insitu_codec *codecs =
+      insitu__config_keep_list(ld, desc->codecs, desc->n_codecs, sizeof *codecs, &ok);
   for (uint64_t i = 0; ok && i < desc->n_codecs; i++)
     insitu__config_keep_text(ld, &codecs[i].name, &ok);
   c->codecs = codecs;
   ld->hooks = (struct insitu__chain_hooks){.codec = codecs, .n = desc->n_codecs};
 
-  insitu_axis *axes =
-      (insitu_axis *)insitu__config_keep_list(ld, desc->axes, desc->n_axes, sizeof *axes, &ok);
+  insitu_axis *axes = insitu__config_keep_list(ld, desc->axes, desc->n_axes, sizeof *axes, &ok);
   for (uint64_t k = 0; ok && k < desc->n_axes; k++) {
     insitu__config_keep_text(ld, &axes[k].dim, &ok);
     insitu__config_keep_text(ld, &axes[k].from, &ok);
@@ -33265,8 +35915,8 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
   }
   c->axes = axes;
 
-  insitu_variable *variables = (insitu_variable *)insitu__config_keep_list(
-      ld, desc->variables, desc->n_variables, sizeof *variables, &ok);
+  insitu_variable *variables =
+      insitu__config_keep_list(ld, desc->variables, desc->n_variables, sizeof *variables, &ok);
   for (uint64_t i = 0; ok && i < desc->n_variables; i++)
     insitu__config_keep_variable(ld, &variables[i], &ok);
   c->variables = variables;
@@ -33280,42 +35930,43 @@ static insitu_status insitu__config_check_word(
     const char *name, int32_t value, uint64_t most, insitu_error *err) {
   if (value >= 0 && (uint64_t)value <= most) return INSITU_OK;
   return insitu__error_set(
-      err, INSITU_E_ARG, "open: %s is %d; use one of its constants", name, (int)value);
+      err, INSITU_E_ARG, "open: %s is %d; use one of its constants", name, value);
 }
 
 /* Numbers that are too large, and words that do not exist. */
 static insitu_status insitu__config_check_fields(const insitu_loader_desc *d, insitu_error *err) {
   for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
     const struct insitu__config_field *f = &insitu__config_fields[i];
-    uint64_t value;
+    const void *member = (const char *)d + f->text.at;
+    insitu_status status = INSITU_OK;
+    if (f->text.kind == INSITU__TEXT_WORD)
+      status = insitu__config_check_word(f->text.name, *(const int32_t *)member, f->most, err);
+    if (status) return status;
     if (f->text.kind != INSITU__TEXT_U64 || !f->most) continue;
-    memcpy(&value, (const char *)d + f->text.at, sizeof value);
+    uint64_t value = *(const uint64_t *)member;
     if (value > f->most)
       return insitu__error_set(err, INSITU_E_ARG,
           "open: %s is %" PRIu64 ", at most %" PRIu64 " makes sense; correct it", f->text.name,
           value, f->most);
   }
 
-  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
-    const struct insitu__config_field *f = &insitu__config_fields[i];
-    int32_t value;
-    if (f->text.kind != INSITU__TEXT_WORD) continue;
-    memcpy(&value, (const char *)d + f->text.at, sizeof value);
-    insitu_status status = insitu__config_check_word(f->text.name, value, f->most, err);
-    if (status) return status;
-  }
-
   int32_t log = d->log_level == INSITU_LOG_OFF ? 0 : d->log_level;
   return insitu__config_check_word("log_level", log, INSITU_LOG_DEBUG, err);
 }
 
+/* Whether a list of the desc is there, and not too long. */
+static insitu_status insitu__config_check_list(
+    const char *name, const void *list, uint64_t n, int most, insitu_error *err) {
+  if (n <= (uint64_t)most && (list || !n)) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG, "open: n_%s is %" PRIu64 "; give %s, at most %d",
+      name, n, name, list ? most : 0);
+}
+
 /* The lists of codecs and options; variables are checked by insitu__geometry_check. */
 static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, insitu_error *err) {
-  if (d->n_codecs > INSITU__MAX_USER_CODECS || (d->n_codecs && !d->codecs))
-    return insitu__error_set(err, INSITU_E_ARG,
-        "open: n_codecs is %" PRIu64 "; give codecs, at most %d", d->n_codecs,
-        d->codecs ? INSITU__MAX_USER_CODECS : 0);
-
+  insitu_status status =
+      insitu__config_check_list("codecs", d->codecs, d->n_codecs, INSITU__MAX_USER_CODECS, err);
+  if (status) return status;
   for (uint64_t i = 0; i < d->n_codecs; i++) {
     const insitu_codec *c = &d->codecs[i];
     if (!c->name || !*c->name || !c->decode || c->max_encoded > 2 * INSITU__MAX_CHUNK)
@@ -33325,17 +35976,19 @@ static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, ins
           i);
   }
 
-  if (d->n_options > INSITU__MAX_OPTIONS || (d->n_options && !d->options))
+  if (d->n_samples > INSITU__MAX_SAMPLE_LIST || !d->n_samples != !d->samples)
     return insitu__error_set(err, INSITU_E_ARG,
-        "open: n_options is %" PRIu64 "; give options, at most %d", d->n_options,
-        d->options ? INSITU__MAX_OPTIONS : 0);
+        "open: samples is %s and n_samples is %" PRIu64
+        "; give a list of 1 to 2^32 samples, or neither: then all samples take part",
+        d->samples ? "a list" : "NULL", d->n_samples);
 
-  for (uint64_t i = 0; i < d->n_options; i++)
+  status = insitu__config_check_list("options", d->options, d->n_options, INSITU__MAX_OPTIONS, err);
+  for (uint64_t i = 0; !status && i < d->n_options; i++)
     if (!d->options[i].key || !d->options[i].value)
       return insitu__error_set(
           err, INSITU_E_ARG, "open: options[%" PRIu64 "] needs a key and a value", i);
 
-  return INSITU_OK;
+  return status;
 }
 
 /* What is said of patches, where there are some or none. */
@@ -33345,7 +35998,7 @@ static insitu_status insitu__config_check_patches(
 
   for (uint64_t i = 0; d->variables && i < d->n_variables; i++) {
     halo = halo || d->variables[i].halo;
-    if (d->variables[i].halo > (uint64_t)INSITU__MAX_SAMPLES)
+    if (d->variables[i].halo > INSITU__MAX_SAMPLES)
       return insitu__error_set(err, INSITU_E_ARG,
           "open: the halo of variable %" PRIu64 " is more than 2^48; correct it", i);
   }
@@ -33361,6 +36014,10 @@ static insitu_status insitu__config_check_axis(
   const insitu_axis *axis = &d->axes[k];
   bool dates = axis->from || axis->to;
 
+  if (axis->edge && (axis->edge != INSITU_FILL || !axis->patch))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: axes[%" PRIu64 "].edge is %d%s; use 0, or INSITU_FILL with a patch", k, axis->edge,
+        axis->patch ? "" : ", and the axis has no patch");
   if (dates && axis->patch)
     return insitu__error_set(err, INSITU_E_ARG,
         "open: axes[%" PRIu64 "] has a patch, and from and to; give start and stop", k);
@@ -33369,7 +36026,7 @@ static insitu_status insitu__config_check_axis(
         "open: axes[%" PRIu64 "] is cut by date and by index at once; give from and to, or start "
         "and stop",
         k);
-  if (axis->stride > (uint64_t)INSITU__MAX_SAMPLES || axis->patch > (uint64_t)INSITU__MAX_SAMPLES)
+  if (axis->stride > INSITU__MAX_SAMPLES || axis->patch > INSITU__MAX_SAMPLES)
     return insitu__error_set(err, INSITU_E_ARG,
         "open: axes[%" PRIu64 "].stride or its patch is more than 2^48; correct it", k);
   if (d->patches && axis->patch && axis->stride)
@@ -33380,18 +36037,65 @@ static insitu_status insitu__config_check_axis(
   return INSITU_OK;
 }
 
+/* Whether all axes have a patch: then the archive is a single image. */
+static bool insitu__config_is_image(const insitu_loader_desc *d) {
+  uint64_t k = 0;
+  while (k < d->n_axes && d->axes[k].patch) k++;
+  return d->n_axes && k == d->n_axes;
+}
+
+/* Whether the desc says what some split has. */
+static bool insitu__config_splits(const insitu_loader_desc *d) {
+  bool some = false;
+  for (int p = 0; p < 3; p++) {
+    const insitu_split_range *r = &d->split[p];
+    some = some || r->fraction != 0 || r->start || r->stop || r->from || r->to;
+  }
+  return some;
+}
+
+/* What may be said of a single image. */
+static insitu_status insitu__config_check_image(const insitu_loader_desc *d, insitu_error *err) {
+  if (d->split_axis || d->split_shuffled || d->split_gap || d->manifest || d->time_path ||
+      insitu__config_splits(d))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: all axes have a patch: such an image is one sample, which is not split; leave "
+        "split_axis, split, split_shuffled, split_gap, manifest and time_path unset, and give each "
+        "split a "
+        "loader of its own, with start and stop of its axes");
+  if (d->n_axes >= INSITU__MAX_AXES)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: all of %" PRIu64 " axes have a patch, at most %d may; leave some out: they are "
+        "shown whole",
+        d->n_axes, INSITU__MAX_AXES - 1);
+  if (d->patches && d->n_samples)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: all axes have a patch: such an image is one sample, of which patches are drawn, and "
+        "samples lists some; leave the list out, or list patches of a grid (patches = 0)");
+  for (uint64_t i = 0; d->variables && i < d->n_variables; i++) {
+    const insitu_variable *v = &d->variables[i];
+    bool mapped = v->rate || (v->map && v->map != INSITU_BY_INDEX);
+    if (!v->fixed && (v->offset || v->n_steps || mapped))
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: variable %" PRIu64 " has an offset, steps, a rate or a map, and all axes have a "
+          "patch; there is no axis that they could count along: leave them out (but for map = "
+          "INSITU_BY_INDEX)",
+          i);
+  }
+  return INSITU_OK;
+}
+
 /* The list of axes, beside which nothing may describe an only one. */
 static insitu_status insitu__config_check_axes(const insitu_loader_desc *d, insitu_error *err) {
-  bool patched = false, samples = false;
+  bool patched = false;
+  insitu_status status =
+      insitu__config_check_list("axes", d->axes, d->n_axes, INSITU__MAX_AXES, err);
 
-  if (d->n_axes > INSITU__MAX_AXES || (d->n_axes && !d->axes))
-    return insitu__error_set(err, INSITU_E_ARG,
-        "open: n_axes is %" PRIu64 "; give axes, at most %d", d->n_axes,
-        d->axes ? INSITU__MAX_AXES : 0);
+  if (status) return status;
   if (d->split_axis < 0 || d->split_axis >= (d->n_axes ? (int64_t)d->n_axes : 1))
     return insitu__error_set(err, INSITU_E_ARG,
         "open: split_axis is %d, and axes has %" PRIu64 " entries; give the number of one of them",
-        (int)d->split_axis, d->n_axes);
+        d->split_axis, d->n_axes);
   if (!d->n_axes) return insitu__config_check_patches(d, false, err);
   if (d->sample_dim || d->sample_axis || d->sample_start || d->sample_stop || d->sample_from ||
       d->sample_to)
@@ -33399,17 +36103,17 @@ static insitu_status insitu__config_check_axes(const insitu_loader_desc *d, insi
         "open: axes and one of sample_dim, sample_axis, sample_start, sample_stop, sample_from and "
         "sample_to are both given; say it in axes alone");
 
-  for (uint64_t k = 0; k < d->n_axes; k++) {
-    insitu_status status = insitu__config_check_axis(d, k, err);
-    if (status) return status;
+  for (uint64_t k = 0; !status && k < d->n_axes; k++) {
+    status = insitu__config_check_axis(d, k, err);
     patched = patched || d->axes[k].patch;
-    samples = samples || !d->axes[k].patch;
   }
+  if (status) return status;
 
-  if (!samples || d->axes[d->split_axis].patch)
-    return insitu__error_set(err, INSITU_E_ARG, "open: %s; the split needs an axis without a patch",
-        samples ? "split_axis is an axis with a patch" : "all axes have a patch");
-  return insitu__config_check_patches(d, patched, err);
+  if (insitu__config_is_image(d)) status = insitu__config_check_image(d, err);
+  else if (d->axes[d->split_axis].patch)
+    status = insitu__error_set(err, INSITU_E_ARG,
+        "open: split_axis is an axis with a patch; the split needs an axis without one");
+  return status ? status : insitu__config_check_patches(d, patched, err);
 }
 
 /* Whether samples are selected by date and in another way at once. */
@@ -33432,8 +36136,7 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
   if (d->world < 0 || d->world > INSITU__MAX_WORLD || d->rank < 0 ||
       d->rank >= (d->world ? d->world : 1))
     return insitu__error_set(err, INSITU_E_ARG,
-        "open: rank %d of world %d does not exist; give 0 <= rank < world", (int)d->rank,
-        (int)d->world);
+        "open: rank %d of world %d does not exist; give 0 <= rank < world", d->rank, d->world);
 
   insitu_status status = insitu__config_check_fields(d, err);
   if (!status) status = insitu__config_check_lists(d, err);
@@ -33455,7 +36158,7 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
 static insitu_status insitu__config_environment(insitu_loader *ld, uint64_t at, const char *name,
     const char *const *words, const char *listed, insitu_error *err) {
   const char *value = getenv(name);
-  int32_t *member = (int32_t *)(void *)((char *)&ld->config + at), word = 0;
+  int32_t *member = (void *)((char *)&ld->config + at), word = 0;
 
   if (*member || !value || !*value) return INSITU_OK;
   while (words[word] && strcmp(words[word], value)) word++;
@@ -33491,10 +36194,7 @@ static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insi
 static void insitu__config_defaults_split(insitu_loader_desc *c) {
   static const double fraction[3] = {0.8, 0.1, 0.1};
 
-  for (int p = 0; p < 3; p++) {
-    const insitu_split_range *r = &c->split[p];
-    if (r->fraction != 0 || r->start || r->stop || r->from || r->to) return;
-  }
+  if (insitu__config_is_image(c) || insitu__config_splits(c)) return;
   for (int p = 0; p < 3; p++) c->split[p].fraction = fraction[p];
 }
 
@@ -33538,12 +36238,35 @@ static insitu_status insitu__config_defaults(insitu_loader *ld, insitu_error *er
   insitu__config_defaults_split(c);
   if (!c->world) c->world = 1;
   if (!c->batch_size) c->batch_size = 32;
-  if (!c->block_chunks) c->block_chunks = 64;
-  if (!c->unit_chunks) c->unit_chunks = 1;
   if (!c->on_bad_chunk) c->on_bad_chunk = INSITU_RAISE;
   if (c->cache_dir && !c->cache_budget) c->cache_budget = UINT64_C(16) << 30;
   insitu__config_defaults_machine(ld);
   return INSITU_OK;
+}
+
+/* ---- units and windows: >>rule ---- */
+
+/* Before the split is made: unit_chunks, where the desc leaves it open. The caller frees the rule
+ * in any case. */
+static insitu_status insitu__config_units(
+    insitu_loader *ld, struct insitu__rule *r, insitu_error *err) {
+  if (!insitu__rule_read(r, &ld->geometry, &ld->config))
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "open: no memory for the steps of the variables; give the process more memory");
+
+  insitu__rule_unit(r, &ld->rule);
+  ld->config.unit_chunks = ld->rule.unit_chunks;
+  return INSITU_OK;
+}
+
+/* Once the split is made: block_chunks, where the desc leaves it open. */
+static void insitu__config_window(insitu_loader *ld, const struct insitu__rule *r) {
+  const struct insitu__split_part *all = &ld->split.part[INSITU_ALL];
+  uint64_t rows = all->unit_rows;
+
+  if (all->list.n_axes) rows = insitu__base_ceil_div(all->anchors, insitu__base_max(1, all->units));
+  insitu__rule_window(r, rows, &ld->rule);
+  ld->config.block_chunks = ld->rule.block_chunks;
 }
 
 /* ---- the footprint: what depends on the archive ---- */
@@ -33676,10 +36399,15 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
 
   uint64_t connections =
       insitu__store_expect(&ld->source.store, insitu__base_min(requests, c->max_inflight));
-  f->inflight_bytes = connections + c->max_inflight * each + c->decode_threads * scratch;
+  uint64_t readers = 0;
+  if (insitu__store_is_remote(&ld->source.store)) /* of parts of chunks */
+    readers = INSITU__PART_MORE_READERS *
+              (INSITU_CORO_STACK + insitu__store_read_bytes(&ld->source.store));
+  f->inflight_bytes = connections + readers + c->max_inflight * each + c->decode_threads * scratch;
   if (f->slot_bytes) insitu__config_footprint_cache(ld);
   uint64_t total = insitu__codec_add_saturating(f->inflight_bytes, f->cache_bytes);
-  total = insitu__codec_add_saturating(total, ld->budget.kept);
+  uint64_t kept = insitu__loader_get(&ld->budget.kept), maps = insitu__loader_get(&ld->budget.maps);
+  total = insitu__codec_add_saturating(total, kept + maps);
   if (c->plan_only || total <= c->memory_budget) return INSITU_OK;
 
   char others[160] = "";
@@ -33687,9 +36415,9 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
   if (connections)
     n = snprintf(others, sizeof others,
         ", connections %" PRIu64 " bytes (see the option max_connections)", connections);
-  if (ld->budget.kept)
+  if (kept || maps)
     snprintf(others + n, sizeof others - (size_t)n,
-        ", the coordinate of the samples %" PRIu64 " bytes", (uint64_t)ld->budget.kept);
+        ", coordinates %" PRIu64 " bytes, maps of samples %" PRIu64 " bytes", kept, maps);
 
   return insitu__error_set(err, INSITU_E_BUDGET,
       "open: %" PRIu64 " chunks in flight of %" PRIu64 " bytes each, %" PRIu64
@@ -33701,6 +36429,74 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
 }
 
 /* ---- notes ---- */
+
+/* A unit that decodes more than (b) of >>rule aims at. */
+static void insitu__config_note_unit(const insitu_loader *ld, char *note, size_t cap) {
+  const struct insitu__rule_choice *r = &ld->rule;
+  char knob[160] = "use fewer or nearer steps";
+
+  if (r->better)
+    snprintf(knob, sizeof knob,
+        "unit_chunks = %" PRIu64 " does, with block_chunks = %" PRIu64
+        " or more, which takes more memory",
+        r->better, r->better * insitu__base_max(2, r->lanes * r->window));
+  snprintf(note, cap,
+      "unit_chunks is %" PRIu64 " by default: units decode %.2f times what there is, and not at "
+      "most 1.15 times, since of larger ones a window (16 global batches, or 256 MiB for each 32 "
+      "rows of one) would have too few to mix; %s",
+      r->unit_chunks, (double)r->amplification / 1e6, knob);
+}
+
+/* A window that mixes less than (c) of >>rule aims at. */
+static void insitu__config_note_window(const insitu_loader *ld, char *note, size_t cap) {
+  const struct insitu__rule_choice *r = &ld->rule;
+  const insitu_loader_desc *c = &ld->config;
+  uint64_t global = c->batch_size * (uint64_t)c->world;
+  uint64_t lanes = c->lanes, units = global % 2 ? 2 * global : global;
+  if (!lanes) lanes = insitu__rule_lanes(global, units, UINT64_MAX);
+  uint64_t window = insitu__rule_mixing(global, lanes, r->rows, INSITU__MAX_LISTED_CHUNKS);
+  double expected = (double)insitu__rule_ratio(global, r->lanes, r->window, r->rows) / 1e6;
+  double better = (double)insitu__rule_ratio(global, lanes, window, r->rows) / 1e6;
+
+  snprintf(note, cap,
+      "block_chunks is %" PRIu64 " by default: batches vary %.2f times as much as by an ideal "
+      "shuffle, and not at most 1.5 times, since %" PRIu64 " units of %" PRIu64
+      " samples are what a window should have (16 global batches, or 256 MiB for each 32 rows of "
+      "one); block_chunks = %" PRIu64 " makes it %.2f and takes more memory",
+      c->block_chunks, expected, r->lanes * r->window, r->rows, lanes * window * c->unit_chunks,
+      better);
+}
+
+/* What of >>rule does not hold, where the desc leaves it to the rule. A split that one window holds
+ * is mixed as a whole. */
+static void insitu__config_notes_rule(
+    const insitu_loader *ld, void (*emit)(void *to, const char *note), void *to) {
+  const struct insitu__rule_choice *r = &ld->rule;
+  const insitu_loader_desc *c = &ld->config;
+  uint64_t global = c->batch_size * (uint64_t)c->world;
+  char note[400];
+
+  if (!r->rows) return; /* there are no variables */
+  if (insitu__config_defaulted(ld, offsetof(insitu_loader_desc, unit_chunks)) &&
+      r->amplification > INSITU__RULE_AMPLIFICATION) {
+    insitu__config_note_unit(ld, note, sizeof note);
+    emit(to, note);
+  }
+
+  if (!insitu__config_defaulted(ld, offsetof(insitu_loader_desc, block_chunks))) return;
+  if (!r->most) {
+    snprintf(note, sizeof note,
+        "a unit of %" PRIu64 " samples, which decodes %" PRIu64
+        " bytes, is more than a window should have (16 global batches, or 256 MiB for each 32 "
+        "rows of one): it takes that memory; write shorter chunks, or raise batch_size",
+        r->rows, r->bytes);
+    emit(to, note);
+  }
+  if (global % r->lanes || ld->split.part[INSITU_ALL].units <= r->lanes * r->window) return;
+  if (insitu__rule_ratio(global, r->lanes, r->window, r->rows) <= INSITU__RULE_RATIO) return;
+  insitu__config_note_window(ld, note, sizeof note);
+  emit(to, note);
+}
 
 /* Sentences about the resolved configuration that surprise without an explanation: for the log,
  * insitu_loader_describe and the command insitu. Each is shorter than 400 bytes. */
@@ -33719,6 +36515,7 @@ static void insitu__config_notes(
     emit(to, note);
   }
 
+  insitu__config_notes_rule(ld, emit, to);
   int from = insitu__config_origin(ld, offsetof(insitu_loader_desc, decode_threads));
   uint64_t online = insitu__mem_online();
   if (c->decode_threads >= online) return;
@@ -33737,17 +36534,16 @@ static void insitu__config_notes(
 
 /* For insitu__config_notes: to the log. */
 static void insitu__config_log_note(void *to, const char *note) {
-  insitu__report_log(
-      (insitu_loader *)to, 2, "rank %d, open: %s", (int)((insitu_loader *)to)->config.rank, note);
+  insitu__report_log(to, 2, "open: %s", note);
 }
 
 /* >>dates -------------------------------------------------------------------------------------- */
-/* Coordinates of the sample axes, of which one is most often a time. At open, dates in the desc
- * become indexes of samples; an absent chunk's error names dates; rows of batches carry their
+/* Coordinates of the axes of the desc, of which one is most often a time. At open, dates in the
+ * desc become indexes of samples; an absent chunk's error names dates; rows of batches carry their
  * values and moment, and insitu_sample_dates returns the dates of any samples.
  *
  * The values are kept as they are stored, 8 bytes each, and become moments (>>time) when they are
- * looked at. A coordinate has one axis, that of the samples. Where dates select, its moments rise
+ * looked at. A coordinate has one axis, the one that it is of. Where dates select, its moments rise
  * or fall throughout.
  *
  * State: insitu_loader.coordinate, read at open for desc.coordinates, and insitu_loader.user.dates,
@@ -33767,54 +36563,52 @@ static const struct insitu__dates_need insitu__dates_selection = {
 static const struct insitu__dates_need insitu__dates_rows = {
     "coordinates", "leave coordinates at 0", false};
 
-/* Opens the array that holds the coordinate of axis number k of the draw space: the array named as
- * the axis, beside the first variable's array or at the root; or, of the axis that the split is
- * along, desc.time_path. The caller frees it in any case. */
+/* Opens the array that holds the coordinate of axis number k (see insitu__geometry_own_axis): the
+ * array named as the axis, beside the first variable's array or at the root; or, of the axis that
+ * the split is along, desc.time_path. The caller frees it in any case. */
 static insitu_status insitu__dates_find_await(insitu_loader *ld,
     const struct insitu__dates_need *need, unsigned k, struct insitu__zarr_array *z,
     insitu_error *err) {
   const struct insitu__geometry *g = &ld->geometry;
-  const struct insitu__geometry_array *a = &g->arrays[0];
-  const char *path = k == g->along ? ld->config.time_path : NULL;
-  const char *dim = a->zarr.dim[a->drawn[k].axis];
+  const struct insitu__zarr_array *a = &g->arrays[0].zarr;
+  unsigned axis = insitu__geometry_own_axis(&g->arrays[0], k);
+  const char *path = k == g->along ? ld->config.time_path : NULL, *dim = a->dim[axis];
+  const char *name_it = k == g->along ? "name one with time_path, or " : "";
   insitu_status status = INSITU_E_NOTFOUND;
   memset(z, 0, sizeof *z);
   if (!path && !dim)
     return insitu__error_set(err, INSITU_E_NOTFOUND,
-        "%s, array %.200s: axis %u has no name, so that the coordinate of the samples is not "
-        "known; name it with time_path, or %s",
-        need->name, a->zarr.path, a->drawn[k].axis, need->otherwise);
+        "%s, array %.200s: axis %u has no name, so that its coordinate is not known; %s%s",
+        need->name, a->path, axis, name_it, need->otherwise);
 
   if (path) {
-    status = insitu__source_array_await(&ld->source, path, z, err);
+    status = insitu__source_array_await(&ld->source, path, true, z, err);
   } else {
-    status = insitu__read_find_coordinate_await(ld, a->zarr.path, dim, z, err);
+    status = insitu__read_find_coordinate_await(ld, a->path, dim, z, err);
     if (status == INSITU_E_NOTFOUND)
       return insitu__error_set(err, status,
           "%s: there is no coordinate '%.80s' of the samples beside array %.200s or at the root; "
-          "name one with time_path, or %s",
-          need->name, dim, a->zarr.path, need->otherwise);
+          "%s%s",
+          need->name, dim, a->path, name_it, need->otherwise);
   }
 
   if (status) return status;
   bool fits = z->kind == INSITU__ZARR_NUMBER || z->kind == INSITU__ZARR_DATE;
   if (z->kind == INSITU__ZARR_DIFFERENCE) fits = !need->dates;
   if (!fits || z->dtype >> 8 > 2)
-    return insitu__error_set(err, INSITU_E_DTYPE,
-        "%s, array %.200s: %s is no type for them; name another coordinate with time_path, or %s",
-        need->name, z->path, insitu__zarr_kind_name(z), need->otherwise);
-  if (z->ndim == 1 && z->shape[0] == g->axes[k].samples) return INSITU_OK;
+    return insitu__error_set(err, INSITU_E_DTYPE, "%s, array %.200s: %s is no type for them; %s%s",
+        need->name, z->path, insitu__zarr_kind_name(z), name_it, need->otherwise);
+  if (z->ndim == 1 && z->shape[0] == a->shape[axis]) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_SHAPE,
       "%s, array %.200s: the coordinate of %" PRIu64
-      " samples has one axis of that length, and this array has not; name another with "
-      "time_path, or %s",
-      need->name, z->path, g->axes[k].samples, need->otherwise);
+      " samples has one axis of that length, and this array has not; %s%s",
+      need->name, z->path, a->shape[axis], name_it, need->otherwise);
 }
 
 /* The units of a coordinate: of datetime64, or by the attributes units and calendar. */
 static insitu_status insitu__dates_units(
     const struct insitu__zarr_array *z, struct insitu__time_units *u, insitu_error *err) {
-  struct insitu__text_json j = {0};
+  struct insitu__text_json j;
   char what[320], units[128], calendar[64], *unit;
   if (z->kind == INSITU__ZARR_DATE) { /* datetime64: "ns", "25s" */
     int64_t count = strtoll(z->unit, &unit, 10);
@@ -33824,15 +36618,10 @@ static insitu_status insitu__dates_units(
         z->unit);
   }
 
-  snprintf(what, sizeof what, "array '%.280s', attributes", z->path);
-  insitu_status status =
-      z->attributes ? insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), what, err)
-                    : INSITU_OK;
+  insitu_status status = insitu__zarr_attributes(z, &j, err);
   int named = insitu__text_json_get(&j, 0, "calendar");
-  bool packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 ||
-                insitu__text_json_get(&j, 0, "add_offset") >= 0;
   snprintf(what, sizeof what, "array '%.280s'", z->path);
-  if (!status && packed)
+  if (!status && insitu__cf_is_packed(&j))
     status = insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "%s: it is packed (scale_factor, add_offset), and no dates are read from such; select "
         "samples by index",
@@ -33860,8 +36649,7 @@ static bool insitu__dates_is_time(const struct insitu__zarr_array *z) {
   char units[128];
   uint64_t n;
   bool time = z->kind == INSITU__ZARR_DATE;
-  if (!time && z->attributes &&
-      !insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), "attributes", NULL))
+  if (!time && !insitu__zarr_attributes(z, &j, NULL))
     time = insitu__text_json_string(
                &j, insitu__text_json_get(&j, 0, "units"), units, sizeof units) >= 0 &&
            insitu__time_since(units + strspn(units, " "), &n);
@@ -33954,15 +36742,33 @@ static insitu_status insitu__dates_read_await(insitu_loader *ld, const struct in
   return r.status;
 }
 
-/* Reads the moments of all n values to `bits`. */
-static insitu_status insitu__dates_moments_await(insitu_loader *ld,
-    const struct insitu__zarr_array *z, const struct insitu__time_units *u, uint64_t *bits,
-    uint64_t n, insitu_error *err) {
-  struct insitu__loader_coordinate c = {
-      .bits = bits, .dtype = insitu__dates_dtype(z, false), .dated = true, .units = *u};
-  insitu_status status = insitu__dates_read_await(ld, z, false, 0, n, &c, err);
-  for (uint64_t i = 0; !status && i < n; i++) bits[i] = (uint64_t)insitu__dates_at(&c, i);
-  return status;
+/* Takes room in memory_budget, and memory, for n values; insitu__dates_coordinate_free gives both
+ * back. INSITU_E_BUDGET, INSITU_E_NOMEM: there is none. */
+static insitu_status insitu__dates_take(
+    insitu_loader *ld, struct insitu__loader_coordinate *c, uint64_t n) {
+  uint64_t bytes = n * sizeof *c->bits, left; /* as many as a sample axis is long: at most 2^48 */
+  if (n > INSITU__MAX_COORDINATE || !insitu__loader_reserve(ld, bytes, 1, &left))
+    return INSITU_E_BUDGET;
+  c->n = n;
+  c->bits = insitu__mem_alloc(n, sizeof *c->bits);
+  if (!c->bits) {
+    ld->budget.reserved -= bytes;
+    return INSITU_E_NOMEM;
+  }
+  insitu__loader_add(&ld->budget.kept, bytes);
+  insitu__loader_memory(ld, bytes);
+  return INSITU_OK;
+}
+
+/* Gives back what insitu__dates_take took, if it took something. */
+static void insitu__dates_coordinate_free(insitu_loader *ld, struct insitu__loader_coordinate *c) {
+  if (!c->bits) return;
+  uint64_t bytes = c->n * sizeof *c->bits;
+  ld->budget.kept -= bytes;
+  ld->budget.reserved -= bytes;
+  ld->count.memory_bytes -= bytes;
+  insitu__mem_free(c->bits);
+  memset(c, 0, sizeof *c);
 }
 
 /* ---- dates for a message ---- */
@@ -34067,14 +36873,9 @@ static insitu_status insitu__dates_check(struct insitu__dates_time *t, insitu_er
 
 /* The number of samples before `moment`; of those from `moment` on where the dates fall. */
 static uint64_t insitu__dates_before(const struct insitu__dates_time *t, int64_t moment) {
-  uint64_t lo = 0, hi = t->n;
-  while (lo < hi) {
-    uint64_t mid = lo + (hi - lo) / 2;
-    int64_t at = insitu__dates_at(t->of, mid);
-    if (t->falls ? at >= moment : at < moment) lo = mid + 1;
-    else hi = mid;
-  }
-  return lo;
+  uint64_t before;
+  INSITU__BASE_BISECT(before, 0, t->n, (insitu__dates_at(t->of, mid) < moment) != t->falls);
+  return before;
 }
 
 /* Samples [*start, *stop) from one date to another. from, to: NULL is that end of the coordinate.
@@ -34154,50 +36955,45 @@ static insitu_status insitu__dates_resolve(
   return status;
 }
 
-/* Gives back what insitu__dates_coordinate_await took. */
-static void insitu__dates_coordinate_free(insitu_loader *ld, struct insitu__loader_coordinate *c) {
-  if (!c->bits) return;
-  uint64_t bytes = c->n * sizeof *c->bits;
-  ld->budget.kept -= bytes;
-  ld->budget.reserved -= bytes;
-  ld->count.memory_bytes -= bytes;
-  insitu__mem_free(c->bits);
-  memset(c, 0, sizeof *c);
-}
-
 /* Takes memory from memory_budget for the coordinate of axis number k and reads it;
  * insitu__dates_coordinate_free gives both back. z is the coordinate's array, to be freed in any
  * case. On error *out is empty. */
 static insitu_status insitu__dates_coordinate_await(insitu_loader *ld,
     const struct insitu__dates_need *need, unsigned k, struct insitu__zarr_array *z,
     struct insitu__loader_coordinate *out, insitu_error *err) {
-  uint64_t n = ld->geometry.axes[k].samples, bytes = n * sizeof *out->bits, left;
-  struct insitu__loader_coordinate c = {.n = n};
+  struct insitu__loader_coordinate c = {.n = 0};
   bool packed;
   memset(out, 0, sizeof *out);
   insitu_status status = insitu__dates_find_await(ld, need, k, z, err);
   if (!status) status = insitu__dates_describe(ld, need, k, z, &c, &packed, err);
   if (status) return status;
-  if (n > INSITU__MAX_COORDINATE || !insitu__loader_reserve(ld, bytes, 1, &left))
-    return insitu__error_set(err, INSITU_E_BUDGET,
+  uint64_t n = z->shape[0];
+  status = insitu__dates_take(ld, &c, n);
+  if (status == INSITU_E_BUDGET)
+    return insitu__error_set(err, status,
         "%s, array %.200s: %" PRIu64 " values take more than what is left of memory_budget, or are "
         "more than INSITU__MAX_COORDINATE; raise memory_budget, or %s",
         need->name, z->path, n, need->otherwise);
-
-  c.bits = (uint64_t *)insitu__mem_alloc(n, sizeof *c.bits);
-  if (!c.bits) {
-    ld->budget.reserved -= bytes;
-    return insitu__error_set(err, INSITU_E_NOMEM,
+  if (status)
+    return insitu__error_set(err, status,
         "%s, array %.200s: no memory for its values; give the process more memory", need->name,
         z->path);
-  }
 
-  insitu__loader_add(&ld->budget.kept, bytes);
-  insitu__loader_memory(ld, bytes);
   status = insitu__dates_read_await(ld, z, packed, 0, n, &c, err);
   if (status) insitu__dates_coordinate_free(ld, &c);
   *out = c;
   return status;
+}
+
+/* Whether axis number k has no coordinate, after all: what was found is none of numbers, has
+ * several axes (as latitudes along y and x), or is the root's and not of this length. */
+static bool insitu__dates_none(
+    const insitu_loader *ld, unsigned k, const struct insitu__zarr_array *z, insitu_status status) {
+  const char *path = ld->geometry.arrays[0].zarr.path;
+  if (k == ld->geometry.along) return false;
+  if (status == INSITU_E_NOTFOUND || status == INSITU_E_DTYPE) return true;
+  if (status != INSITU_E_SHAPE) return false;
+  return z->ndim != 1 || (!insitu__read_folder(z->path) && insitu__read_folder(path));
 }
 
 /* Of axis number k: looks up the configuration's dates, where it has some, and keeps the coordinate
@@ -34205,7 +37001,7 @@ static insitu_status insitu__dates_coordinate_await(insitu_loader *ld,
 static insitu_status insitu__dates_axis_await(insitu_loader *ld, unsigned k, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
   bool along = k == ld->geometry.along, rows = c->coordinates != 0;
-  const insitu_axis *axis = c->n_axes ? &c->axes[ld->geometry.axes[k].number] : NULL;
+  const insitu_axis *axis = c->n_axes ? &c->axes[insitu__geometry_public(&ld->geometry, k)] : NULL;
   bool own = axis && (axis->from || axis->to);
   bool samples = along && (c->sample_from || c->sample_to);
   for (int p = 0; along && p < 3; p++) samples = samples || c->split[p].from || c->split[p].to;
@@ -34217,8 +37013,7 @@ static insitu_status insitu__dates_axis_await(insitu_loader *ld, unsigned k, ins
   insitu_error cause = {0};
   insitu_status status = insitu__dates_coordinate_await(
       ld, dates ? &insitu__dates_selection : &insitu__dates_rows, k, &z, &at, &cause);
-  bool none = status == INSITU_E_NOTFOUND || status == INSITU_E_DTYPE;
-  if (none && !along && !dates) status = INSITU_OK;
+  if (!dates && insitu__dates_none(ld, k, &z, status)) status = INSITU_OK;
   if (status) insitu__error_copy(err, &cause);
 
   struct insitu__dates_time t = {z.path, &at, at.units.calendar, at.n, false};
@@ -34234,7 +37029,7 @@ static insitu_status insitu__dates_axis_await(insitu_loader *ld, unsigned k, ins
 /* At open: the coordinates of all axes. */
 static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
   insitu_status status = INSITU_OK;
-  for (unsigned k = 0; !status && k < ld->geometry.n_drawn; k++)
+  for (unsigned k = 0; !status && k < ld->geometry.n_public; k++)
     status = insitu__dates_axis_await(ld, k, err);
   return status;
 }
@@ -34242,7 +37037,7 @@ static insitu_status insitu__dates_await(insitu_loader *ld, insitu_error *err) {
 /* The first call of insitu_sample_dates, where open has read no dates: reads them and keeps
  * them. */
 static void insitu__dates_keep_await(void *arg) {
-  struct insitu__loader_call *d = (struct insitu__loader_call *)arg;
+  struct insitu__loader_call *d = arg;
   struct insitu__zarr_array z;
   d->status = insitu__dates_coordinate_await(d->loader, &insitu__dates_selection,
       d->loader->geometry.along, &z, &d->loader->user.dates, d->err);
@@ -34250,14 +37045,16 @@ static void insitu__dates_keep_await(void *arg) {
 }
 
 /* >>join --------------------------------------------------------------------------------------- */
-/* Which samples of different arrays belong together. At open, coordinates of sample axes are
- * compared with that of the first array that has one, and maps (>>map) are made.
+/* Which samples of different arrays belong together. At open, coordinates of all axes of the desc,
+ * those with a patch, too, are compared with that of the first array that has one, and along the
+ * axis that the split is along maps (>>map) are made. Axes are numbered as
+ * insitu__geometry_own_axis does.
  *
  *   arrays of one group    find the very same coordinate: nothing is opened or read
  *   an array without one   is matched by index, as is one of the same length whose coordinate is
  *                          of strings or such, or the root's and of another length
  *   BY_INDEX               by index, too, with a map if there is a rate or another length
- *   of the same length     coordinates are read whole and must be equal
+ *   of the same length     coordinates are read whole and must be equal, as float32 where one is
  *   of another length,     coordinates are read whole and joined by a map
  *   or BY_COORDINATE
  *
@@ -34271,7 +37068,7 @@ enum insitu__join_way {
   INSITU__JOIN_MOMENTS  /* of dates, see >>time */
 };
 
-/* The coordinate of an array's sample axis. */
+/* The coordinate of an axis of an array. */
 struct insitu__join_coordinate {
   bool there;
   const char *dim;
@@ -34280,9 +37077,7 @@ struct insitu__join_coordinate {
   bool dates;                    /* by its type or its units */
   bool packed;
   enum insitu__join_way way;
-  int which; /* of moments: the calendar */
-  uint64_t *at;
-  struct insitu__map_values values;
+  struct insitu__loader_coordinate of; /* the values; of moments, `units` has the calendar */
 };
 
 /* The desc's first variable of array number i. */
@@ -34300,25 +37095,25 @@ static bool insitu__join_by_index(const insitu_loader *ld, uint64_t i) {
 
 /* The name of an array's axis; NULL: it has none. */
 static const char *insitu__join_dim(const struct insitu__geometry_array *a, unsigned axis) {
-  return a->zarr.dim[a->drawn[axis].axis];
+  return a->zarr.dim[insitu__geometry_own_axis(a, axis)];
 }
 
 /* The length of an axis. */
 static uint64_t insitu__join_samples(const struct insitu__geometry_array *a, unsigned axis) {
-  return a->zarr.shape[a->drawn[axis].axis];
+  return a->zarr.shape[insitu__geometry_own_axis(a, axis)];
 }
 
-/* Whether two arrays look for the coordinate of axis number `axis` of the draw space in the same
- * places, and have as many samples, so that one answer is good for both. */
+/* Whether two arrays look for the coordinate of an axis in the same places, and have as many
+ * samples, so that one answer is good for both. */
 static bool insitu__join_same(const insitu_loader *ld, uint64_t i, uint64_t k, unsigned axis) {
   const struct insitu__geometry_array *a = &ld->geometry.arrays[i], *b = &ld->geometry.arrays[k];
   const char *x = insitu__join_dim(a, axis), *y = insitu__join_dim(b, axis);
   uint64_t n = insitu__read_folder(a->zarr.path);
-  if (!x || !y || strcmp(x, y) != 0) return false;
+  if (!x || !y || strcmp(x, y)) return false;
   if (insitu__join_samples(a, axis) != insitu__join_samples(b, axis)) return false;
   if (insitu__join_by_index(ld, i) || insitu__join_by_index(ld, k)) return false;
   if (k && insitu__join_variable(ld, i)->map != insitu__join_variable(ld, k)->map) return false;
-  return insitu__read_folder(b->zarr.path) == n && !memcmp(a->zarr.path, b->zarr.path, (size_t)n);
+  return insitu__read_folder(b->zarr.path) == n && !memcmp(a->zarr.path, b->zarr.path, n);
 }
 
 /* The first array with the same answer as array number i: perhaps itself. */
@@ -34335,27 +37130,40 @@ static bool insitu__join_asks(const insitu_loader *ld, uint64_t i, unsigned axis
   return insitu__join_leader(ld, i, axis) == i;
 }
 
+/* Whether several arrays may have coordinates of their own along an axis, so that there is
+ * something to compare. */
+static bool insitu__join_compares(const insitu_loader *ld, unsigned axis) {
+  uint64_t asks = 0;
+  for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) asks += insitu__join_asks(ld, i, axis);
+  return asks > 1;
+}
+
+/* Adds the paths where the coordinate of an array's axis may be. */
+static void insitu__join_paths(
+    const struct insitu__geometry_array *a, unsigned axis, char ***paths) {
+  int folder = (int)insitu__read_folder(a->zarr.path);
+  char path[INSITU__MAX_KEY];
+  for (int root = 0; root < 1 + (folder > 0); root++) {
+    int n = snprintf(
+        path, sizeof path, "%.*s%s", root ? 0 : folder, a->zarr.path, insitu__join_dim(a, axis));
+    if (n < (int)sizeof path) insitu__array_push_text(paths, path);
+  }
+}
+
 /* Asks a remote store for the metadata of all coordinates at once. */
-static void insitu__join_prefetch_await(insitu_loader *ld, unsigned axis) {
+static void insitu__join_prefetch_await(insitu_loader *ld) {
   const struct insitu__geometry *g = &ld->geometry;
-  char **paths = NULL, path[INSITU__MAX_KEY];
-  for (uint64_t i = 0; i < g->n_arrays; i++) {
-    const struct insitu__geometry_array *a = &g->arrays[i];
-    int folder = (int)insitu__read_folder(a->zarr.path);
-    if (!insitu__join_asks(ld, i, axis)) continue;
-    for (int root = 0; root < 1 + (folder > 0); root++) {
-      int n = snprintf(
-          path, sizeof path, "%.*s%s", root ? 0 : folder, a->zarr.path, insitu__join_dim(a, axis));
-      if (n >= (int)sizeof path) continue;
-      char *copy = insitu__mem_text(path, (uint64_t)n);
-      if (copy && !INSITU__ARRAY_PUSH(paths, copy)) insitu__mem_free(copy);
-    }
+  char **paths = NULL;
+  for (unsigned axis = 0; axis < g->n_public; axis++) {
+    bool compares = insitu__join_compares(ld, axis);
+    for (uint64_t i = 0; compares && i < g->n_arrays; i++)
+      if (insitu__join_asks(ld, i, axis)) insitu__join_paths(&g->arrays[i], axis, &paths);
   }
 
   uint64_t n = INSITU__ARRAY_LEN(paths);
+  if (!n) return;
   insitu__group_prefetch_await(&ld->source.group, (const char *const *)paths, n);
-  for (uint64_t i = 0; i < n; i++) insitu__mem_free(paths[i]);
-  INSITU__ARRAY_FREE(paths);
+  INSITU__ARRAY_FREE_EACH(paths);
 }
 
 /* The text of an attribute; empty where it is none, or too long. */
@@ -34369,17 +37177,15 @@ static insitu_status insitu__join_describe(struct insitu__join_coordinate *c, in
   const struct insitu__zarr_array *z = &c->zarr;
   c->dates = z->kind == INSITU__ZARR_DATE;
   snprintf(c->units, sizeof c->units, "%s", z->unit);
-  if (z->kind != INSITU__ZARR_NUMBER || !z->attributes) return INSITU_OK;
+  if (z->kind != INSITU__ZARR_NUMBER) return INSITU_OK;
 
-  struct insitu__text_json j = {0};
-  insitu_status status =
-      insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), z->path, err);
+  struct insitu__text_json j;
+  insitu_status status = insitu__zarr_attributes(z, &j, err);
   if (status) return status;
   insitu__join_attribute(&j, "units", c->units, sizeof c->units);
   insitu__join_attribute(&j, "calendar", c->calendar, sizeof c->calendar);
   c->dates = strcasestr(c->units, " since ") != NULL;
-  c->packed = insitu__text_json_get(&j, 0, "scale_factor") >= 0 ||
-              insitu__text_json_get(&j, 0, "add_offset") >= 0;
+  c->packed = insitu__cf_is_packed(&j);
   insitu__text_json_free(&j);
   return INSITU_OK;
 }
@@ -34411,10 +37217,11 @@ static insitu_status insitu__join_find_await(insitu_loader *ld,
   return insitu__join_describe(c, err);
 }
 
-/* Whether array number i is joined by its coordinate, or with i 0, any array is. */
+/* Whether array number i is joined by its coordinate along an axis, or with i 0, any array is. */
 static bool insitu__join_joins(const insitu_loader *ld, uint64_t i, unsigned axis) {
   const struct insitu__geometry *g = &ld->geometry;
   uint64_t samples = insitu__join_samples(&g->arrays[0], axis);
+  if (axis != g->along) return false;
   for (uint64_t k = i; k < (i ? i + 1 : g->n_arrays); k++) {
     bool equal = insitu__join_samples(&g->arrays[k], axis) == samples;
     if (insitu__join_by_index(ld, k)) continue;
@@ -34434,72 +37241,39 @@ static bool insitu__join_waives(const insitu_loader *ld, uint64_t i, unsigned ax
   return none && !insitu__join_joins(ld, i, axis);
 }
 
-/* Gives back the values of a coordinate. */
-static void insitu__join_forget(insitu_loader *ld, struct insitu__join_coordinate *c) {
-  if (c->at) {
-    ld->budget.reserved -= c->values.n * sizeof *c->at;
-    ld->count.memory_bytes -= c->values.n * sizeof *c->at;
-  }
-  insitu__mem_free(c->at);
-  c->at = NULL;
-  c->way = INSITU__JOIN_UNREAD;
+/* The values of a coordinate, for >>map. */
+static struct insitu__map_values insitu__join_values(const struct insitu__join_coordinate *c) {
+  return (struct insitu__map_values){c->of.bits, c->of.n, c->of.dtype};
 }
 
 static void insitu__join_free(insitu_loader *ld, struct insitu__join_coordinate *c) {
-  insitu__join_forget(ld, c);
+  insitu__dates_coordinate_free(ld, &c->of);
   insitu__zarr_array_free(&c->zarr);
-}
-
-/* Reads numbers: 64-bit integers as they are, all others as float64. */
-static insitu_status insitu__join_numbers_await(
-    insitu_loader *ld, struct insitu__join_coordinate *c, insitu_error *err) {
-  const struct insitu__zarr_array *z = &c->zarr;
-  bool wide = !c->packed && (z->dtype == INSITU_I64 || z->dtype == INSITU_U64);
-  insitu_variable v = {.path = z->path};
-  if (!wide) v.dtype = INSITU_F64;
-  if (c->packed) v.decode = INSITU_CF;
-  c->values.kind = INSITU__MAP_REAL;
-  if (wide) c->values.kind = z->dtype == INSITU_I64 ? INSITU__MAP_SIGNED : INSITU__MAP_UNSIGNED;
-  struct insitu__read_call r = {.loader = ld,
-      .variable = &v,
-      .dst = (unsigned char *)c->at,
-      .dst_bytes = c->values.n * sizeof *c->at,
-      .err = err,
-      .exact = true}; /* a fill value would be a wrong place */
-  insitu__read_await(&r);
-  return r.status;
 }
 
 /* Reads the values of a coordinate in that way, unless they were. */
 static insitu_status insitu__join_read_await(insitu_loader *ld, struct insitu__join_coordinate *c,
     enum insitu__join_way way, insitu_error *err) {
-  uint64_t n = c->zarr.shape[0], left;
+  struct insitu__loader_coordinate *of = &c->of;
+  uint64_t n = c->zarr.shape[0];
   if (c->way == way) return INSITU_OK;
-  insitu__join_forget(ld, c);
-  if (n > INSITU__MAX_COORDINATE || !insitu__loader_reserve(ld, n * sizeof *c->at, 1, &left))
-    return insitu__error_set(err, INSITU_E_BUDGET,
+  insitu__dates_coordinate_free(ld, of);
+  c->way = INSITU__JOIN_UNREAD;
+  insitu_status status = insitu__dates_take(ld, of, n);
+  if (status == INSITU_E_BUDGET)
+    return insitu__error_set(err, status,
         "its %" PRIu64 " values take more than what is left of memory_budget, or are more than "
         "INSITU__MAX_COORDINATE",
         n);
+  if (status) return insitu__error_set(err, status, "no memory for its values");
 
-  c->at = (uint64_t *)insitu__mem_alloc(n, sizeof *c->at);
-  if (!c->at) {
-    ld->budget.reserved -= n * sizeof *c->at;
-    return insitu__error_set(err, INSITU_E_NOMEM, "no memory for its values");
-  }
-  insitu__loader_memory(ld, n * sizeof *c->at);
-  c->values = (struct insitu__map_values){c->at, n, INSITU__MAP_SIGNED};
-  if (way == INSITU__JOIN_NUMBERS) {
-    insitu_status status = insitu__join_numbers_await(ld, c, err);
-    if (!status) c->way = way;
-    return status;
-  }
-
-  struct insitu__time_units u;
-  insitu_status status = insitu__dates_units(&c->zarr, &u, err);
-  if (!status) status = insitu__dates_moments_await(ld, &c->zarr, &u, c->at, n, err);
+  of->dtype = insitu__dates_dtype(&c->zarr, c->packed);
+  of->dated = way == INSITU__JOIN_MOMENTS;
+  if (of->dated) status = insitu__dates_units(&c->zarr, &of->units, err);
+  if (!status && n) status = insitu__dates_read_await(ld, &c->zarr, c->packed, 0, n, of, err);
   if (status) return status;
-  c->which = u.calendar;
+  for (uint64_t i = 0; of->dated && i < n; i++) of->bits[i] = (uint64_t)insitu__dates_at(of, i);
+  if (of->dated) of->dtype = INSITU_I64;
   c->way = way;
   return INSITU_OK;
 }
@@ -34512,20 +37286,18 @@ static bool insitu__join_calendars(int a, int b) {
 /* Value i of a coordinate as text: a date, if it is one. */
 static const char *insitu__join_print(
     const struct insitu__join_coordinate *c, uint64_t i, char text[INSITU__TIME_TEXT]) {
-  struct insitu__time_units u;
-  int64_t moment, n;
-  double x;
-  memcpy(&n, &c->at[i], sizeof n);
-  memcpy(&x, &c->at[i], sizeof x);
-  if (c->way == INSITU__JOIN_MOMENTS) return insitu__time_print(c->which, n, text);
-  bool real = c->values.kind == INSITU__MAP_REAL;
-  bool date = c->dates && !c->packed && !insitu__dates_units(&c->zarr, &u, NULL);
-  if (date &&
-      (real ? insitu__time_from_double(&u, x, &moment) : insitu__time_from_int(&u, n, &moment)))
-    return insitu__time_print(u.calendar, moment, text);
-  if (real) snprintf(text, INSITU__TIME_TEXT, "%.17g", x);
-  else if (c->values.kind == INSITU__MAP_SIGNED) snprintf(text, INSITU__TIME_TEXT, "%" PRId64, n);
-  else snprintf(text, INSITU__TIME_TEXT, "%" PRIu64, c->at[i]);
+  struct insitu__loader_coordinate of = c->of;
+  int64_t moment;
+  if (c->way == INSITU__JOIN_MOMENTS)
+    return insitu__time_print(of.units.calendar, (int64_t)of.bits[i], text);
+  bool date = c->dates && !c->packed && !insitu__dates_units(&c->zarr, &of.units, NULL);
+  if (date && insitu__dates_moment(&of, i, &moment))
+    return insitu__time_print(of.units.calendar, moment, text);
+  if (of.dtype == INSITU_F64)
+    snprintf(text, INSITU__TIME_TEXT, "%.17g", insitu__dates_value(&of, i));
+  else if (of.dtype == INSITU_I64)
+    snprintf(text, INSITU__TIME_TEXT, "%" PRId64, (int64_t)of.bits[i]);
+  else snprintf(text, INSITU__TIME_TEXT, "%" PRIu64, of.bits[i]);
   return text;
 }
 
@@ -34534,7 +37306,7 @@ static enum insitu__join_way insitu__join_way(
     const struct insitu__join_coordinate *a, const struct insitu__join_coordinate *b) {
   bool differences =
       a->zarr.kind == INSITU__ZARR_DIFFERENCE || b->zarr.kind == INSITU__ZARR_DIFFERENCE;
-  bool units = strcmp(a->units, b->units) == 0;
+  bool units = !strcmp(a->units, b->units);
   bool same = a->zarr.kind == b->zarr.kind && units && !strcasecmp(a->calendar, b->calendar);
   bool plain = !a->dates && !b->dates && !differences;
   if (same || (plain && (units || !a->units[0] || !b->units[0]))) return INSITU__JOIN_NUMBERS;
@@ -34571,15 +37343,16 @@ static insitu_status insitu__join_values_await(insitu_loader *ld,
     return status;
   }
   status = insitu__join_read_await(ld, c, way, err);
-  bool alike = way == INSITU__JOIN_NUMBERS || insitu__join_calendars(first->which, c->which);
+  int one = first->of.units.calendar, other = c->of.units.calendar;
+  bool alike = way == INSITU__JOIN_NUMBERS || insitu__join_calendars(one, other);
   if (status || alike) return status;
   return insitu__error_set(err, INSITU_E_SHAPE, "its calendar is %s, and that of %.160s %s",
-      insitu__time_calendars[c->which], first->zarr.path, insitu__time_calendars[first->which]);
+      insitu__time_calendars[other], first->zarr.path, insitu__time_calendars[one]);
 }
 
 /* The maps' memory, all at once; a map is not there as long as the array has no pointer to it. */
 static struct insitu__map *insitu__join_new_map(struct insitu__geometry *g, uint64_t i) {
-  if (!g->maps) g->maps = (struct insitu__map *)insitu__mem_alloc(g->n_arrays, sizeof *g->maps);
+  if (!g->maps) g->maps = insitu__mem_alloc(g->n_arrays, sizeof *g->maps);
   return g->maps ? &g->maps[i] : NULL;
 }
 
@@ -34594,22 +37367,18 @@ static insitu_status insitu__join_keep_map(
     return INSITU_OK;
   }
 
-  if (g->n_axes > 1)
-    return insitu__error_set(err, INSITU_E_SHAPE,
-        "open, array %.160s: its samples have other indexes than those of array %.160s, which "
-        "only an only sample axis allows; draw along one axis, or leave the array out",
-        path, first);
   if (!insitu__loader_reserve(ld, bytes, 1, &left))
     return insitu__error_set(err, INSITU_E_BUDGET,
         "open, array %.160s: the map of its samples takes %" PRIu64 " bytes, more than what is "
         "left of memory_budget; raise it",
         path, bytes);
+  insitu__loader_add(&ld->budget.maps, bytes);
   insitu__loader_memory(ld, bytes);
   g->arrays[i].map = map;
   insitu__report_log(ld, 2,
-      "rank %d, open, array %.160s: %" PRIu64 " of %" PRId64 " samples of array %.160s have a "
+      "open, array %.160s: %" PRIu64 " of %" PRId64 " samples of array %.160s have a "
       "partner there",
-      (int)ld->config.rank, path, map->shared, map->anchors, first);
+      path, map->shared, map->anchors, first);
   return INSITU_OK;
 }
 
@@ -34619,32 +37388,52 @@ static insitu_status insitu__join_join(insitu_loader *ld, struct insitu__join_co
   struct insitu__geometry *g = &ld->geometry;
   const struct insitu__geometry_array *a = &g->arrays[i], *to = &g->arrays[0];
   struct insitu__map *map = insitu__join_new_map(g, i);
+  struct insitu__map_values anchors = insitu__join_values(first), indexes = insitu__join_values(c);
   char text[4][INSITU__TIME_TEXT];
   insitu_error cause = {0};
   int slope[2] = {0};
   if (!map) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for maps of samples");
-  insitu_status status = insitu__map_slope(&first->values, &slope[0], &cause);
+  insitu_status status = insitu__map_slope(&anchors, &slope[0], &cause);
   if (status) return insitu__join_failed(to, first, &cause, err);
-  status = insitu__map_slope(&c->values, &slope[1], &cause);
+  status = insitu__map_slope(&indexes, &slope[1], &cause);
   if (!status && slope[0] * slope[1] < 0)
     status = insitu__error_set(&cause, INSITU_E_SHAPE, "its values %s, and those of %.160s %s",
         slope[1] < 0 ? "fall" : "rise", first->zarr.path, slope[0] < 0 ? "fall" : "rise");
   if (!status)
-    status =
-        insitu__map_join(&first->values, &c->values, slope[0] < 0 || slope[1] < 0, map, &cause);
+    status = insitu__map_join(&anchors, &indexes, slope[0] < 0 || slope[1] < 0, map, &cause);
   if (status) return insitu__join_failed(a, c, &cause, err);
   if (map->shared) return insitu__join_keep_map(ld, i, map, err);
 
-  uint64_t last = first->values.n - 1, end = c->values.n - 1;
-  if (!first->values.n || !c->values.n) return INSITU_OK; /* nothing can be drawn */
+  if (!anchors.n || !indexes.n) return INSITU_OK; /* nothing can be drawn */
   return insitu__error_set(err, INSITU_E_SHAPE,
       "open, arrays %.160s and %.160s: no sample of one has a partner in the other: coordinate "
       "%.160s goes from %s to %s, and coordinate %.160s from %s to %s; correct path or sample_dim, "
       "or match samples by index, with map = INSITU_BY_INDEX and rate, in the variables of array "
       "%.160s",
       to->zarr.path, a->zarr.path, first->zarr.path, insitu__join_print(first, 0, text[0]),
-      insitu__join_print(first, last, text[1]), c->zarr.path, insitu__join_print(c, 0, text[2]),
-      insitu__join_print(c, end, text[3]), a->zarr.path);
+      insitu__join_print(first, anchors.n - 1, text[1]), c->zarr.path,
+      insitu__join_print(c, 0, text[2]), insitu__join_print(c, indexes.n - 1, text[3]),
+      a->zarr.path);
+}
+
+/* The first index at which two coordinates of one length differ; their length: they are equal.
+ * Where one of them is stored as float32 and the other as float64, they are compared as float32. */
+static uint64_t insitu__join_differ(
+    const struct insitu__join_coordinate *a, const struct insitu__join_coordinate *b) {
+  struct insitu__map_values x = insitu__join_values(a), y = insitu__join_values(b);
+  bool real = x.dtype == INSITU_F64 && y.dtype == INSITU_F64;
+  bool rounds = (a->zarr.dtype == INSITU_F32 && b->zarr.dtype == INSITU_F64) ||
+                (a->zarr.dtype == INSITU_F64 && b->zarr.dtype == INSITU_F32);
+  uint64_t at = insitu__map_differ(&x, &y);
+  if (!real || !rounds) return at;
+
+  for (; at < x.n; at++) {
+    double p = insitu__dates_value(&a->of, at), q = insitu__dates_value(&b->of, at);
+    if (__builtin_isnan(p) && __builtin_isnan(q)) continue;
+    bool large = __builtin_fabs(p) > __FLT_MAX__ || __builtin_fabs(q) > __FLT_MAX__;
+    if (large ? p != q : (float)p != (float)q) break;
+  }
+  return at;
 }
 
 /* Compares the coordinate of array number i with the first one, that of array number `to`. */
@@ -34656,8 +37445,7 @@ static insitu_status insitu__join_compare_await(insitu_loader *ld, uint64_t to,
   const char *path = g->arrays[i].zarr.path;
   bool equal =
       insitu__join_samples(&g->arrays[to], axis) == insitu__join_samples(&g->arrays[i], axis);
-  bool joins = !to && axis == g->along &&
-               (!equal || insitu__join_variable(ld, i)->map == INSITU_BY_COORDINATE);
+  bool joins = !to && insitu__join_joins(ld, i, axis);
   insitu_error cause = {0};
   if (!equal && !joins) return INSITU_OK; /* refused for that later */
   insitu_status status = insitu__join_values_await(ld, first, c, &failed, &cause);
@@ -34665,27 +37453,27 @@ static insitu_status insitu__join_compare_await(insitu_loader *ld, uint64_t to,
   if (joins) return insitu__join_join(ld, first, i, c, err);
 
   char one[INSITU__TIME_TEXT], other[INSITU__TIME_TEXT];
-  uint64_t at = insitu__map_differ(&first->values, &c->values);
-  if (at == c->values.n) return INSITU_OK;
+  uint64_t at = insitu__join_differ(first, c);
+  if (at == c->of.n) return INSITU_OK;
+  bool may_join = !to && axis == g->along;
   return insitu__error_set(err, INSITU_E_SHAPE,
       "open, arrays %.160s and %.160s: their samples do not belong together: at index %" PRIu64
-      " coordinate %.160s is %s and coordinate %.160s is %s; correct path or sample_dim, or say "
-      "in the variables of array %.160s what belongs together: samples with equal coordinates, by "
-      "map = INSITU_BY_COORDINATE, or with equal indexes all the same, by map = INSITU_BY_INDEX",
+      " coordinate %.160s is %s and coordinate %.160s is %s; correct path or the name of the axis, "
+      "or say in the variables of array %.160s what belongs together: %ssamples with equal indexes "
+      "all the same, by map = INSITU_BY_INDEX",
       g->arrays[to].zarr.path, path, at, first->zarr.path, insitu__join_print(first, at, one),
-      c->zarr.path, insitu__join_print(c, at, other), path);
+      c->zarr.path, insitu__join_print(c, at, other), path,
+      may_join ? "samples with equal coordinates, by map = INSITU_BY_COORDINATE, or " : "");
 }
 
-/* Looks at the coordinates of axis number `axis` of the draw space. */
+/* Looks at the coordinates of an axis. */
 static insitu_status insitu__join_axis_await(insitu_loader *ld, unsigned axis, insitu_error *err) {
   struct insitu__geometry *g = &ld->geometry;
   struct insitu__join_coordinate first = {0};
   insitu_status status = INSITU_OK;
-  uint64_t asks = 0, to = 0;
+  uint64_t to = 0;
 
-  for (uint64_t i = 0; i < g->n_arrays; i++) asks += insitu__join_asks(ld, i, axis);
-  if (asks < 2) return INSITU_OK;
-  insitu__join_prefetch_await(ld, axis);
+  if (!insitu__join_compares(ld, axis)) return INSITU_OK;
   for (uint64_t i = 0; !status && i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     struct insitu__join_coordinate c = {0};
@@ -34694,9 +37482,9 @@ static insitu_status insitu__join_axis_await(insitu_loader *ld, unsigned axis, i
     status = insitu__join_find_await(ld, a, axis, &c, &cause);
     if (insitu__join_waives(ld, i, axis, &c, status)) {
       insitu__report_log(ld, 2,
-          "rank %d, open, array %.160s: its samples are matched by index, because coordinate "
+          "open, array %.160s: its samples are matched by index, because coordinate "
           "%.160s cannot be compared: %.500s",
-          (int)ld->config.rank, a->zarr.path, c.dim, cause.message);
+          a->zarr.path, c.dim, cause.message);
       c.there = false;
       status = INSITU_OK;
     }
@@ -34706,7 +37494,7 @@ static insitu_status insitu__join_axis_await(insitu_loader *ld, unsigned axis, i
       to = i;
       continue;
     }
-    if (!status && c.there && strcmp(c.zarr.path, first.zarr.path) != 0)
+    if (!status && c.there && strcmp(c.zarr.path, first.zarr.path))
       status = insitu__join_compare_await(ld, to, &first, i, &c, axis, err);
     if (axis == g->along) g->arrays[i].joined = c.there && !to;
     insitu__join_free(ld, &c);
@@ -34735,7 +37523,8 @@ static insitu_status insitu__join_await(insitu_loader *ld, insitu_error *err) {
   struct insitu__geometry *g = &ld->geometry;
   insitu_status status = INSITU_OK;
 
-  for (unsigned axis = 0; !status && axis < g->n_drawn; axis++)
+  insitu__join_prefetch_await(ld);
+  for (unsigned axis = 0; !status && axis < g->n_public; axis++)
     status = insitu__join_axis_await(ld, axis, err);
   for (uint64_t i = 1; !status && i < g->n_arrays; i++) {
     uint64_t leader = insitu__join_leader(ld, i, g->along);
@@ -34763,7 +37552,8 @@ static insitu_status insitu__join_await(insitu_loader *ld, insitu_error *err) {
  *
  * Inner chunks of a shard that become ready together are gathered, cut into runs of neighbours, and
  * each run is read by the tile at its head. Small chunks in the page cache take another way: a
- * worker tries several of them in one job (bunch), and only what it cannot finish goes this way.
+ * worker tries several of them in one job (bunch), runs of neighbours by one system call, and only
+ * what it cannot finish goes this way.
  *
  * State: the tile, which belongs to its coroutine or to the worker that the coroutine waits for;
  * ld->sched.gathered, the reactor thread's. Functions whose names end in _await suspend. */
@@ -34782,7 +37572,7 @@ static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
     const struct insitu__geometry_variable *v = &g->variables[r->variable];
     if (&g->arrays[r->array] != a || !insitu__geometry_field(a, r, t->field, tile)) continue;
     t->wanted[i] = true;
-    if (t->patches) continue; /* a box for each patch: see insitu__rows_patch */
+    if (t->patches) continue; /* see insitu__rows_patch */
     insitu_status status = insitu__fetch_box(&a->zarr, a->drawn_mask, tile, &r->box, a->stride,
         v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &t->box[i], &t->error);
     if (status) return status;
@@ -34799,26 +37589,40 @@ static bool insitu__tile_in_pass(const struct insitu__loader_tile *t, uint64_t a
   return insitu__rows_in_pass(t, batch);
 }
 
+/* The rows [*first, *last) of the chunk that show anchors [from, to) of a run. */
+static void insitu__tile_rows_of(const struct insitu__geometry_lines *lines,
+    const struct insitu__plan_run *run, uint64_t from, uint64_t to, uint64_t rows, uint64_t *first,
+    uint64_t *last) {
+  *first = insitu__geometry_line_row(lines, run->row + from * run->stride);
+  *last = insitu__geometry_line_row(lines, run->row + (to - 1) * run->stride) + 1;
+  *last = insitu__base_min(rows, *last);
+  /* rows before the first lie in earlier chunks */
+  *first -= insitu__base_min(*first, lines->view->group - 1);
+}
+
 /* Adds the rows of a run to those that the window wants of the chunk. The anchor of the run's row i
  * is shown as row i by the last view of the group, and as the rows before that by the views before
  * it. late: the pass began inside the window, and nobody wants the batches before. */
 static void insitu__tile_want(struct insitu__loader_tile *t,
-    const struct insitu__geometry_view *view, int64_t begin, const struct insitu__plan_run *run,
-    uint64_t rows, bool late) {
-  uint64_t from = 0, to = run->n;
+    const struct insitu__geometry_lines *lines, const struct insitu__plan_run *run, uint64_t rows,
+    bool late) {
+  uint64_t from = 0, to = run->n, first, last;
 
+  insitu__tile_rows_of(lines, run, from, to, rows, &first, &last);
+  t->part_first = insitu__base_min(t->part_first, first);
+  t->part_last = insitu__base_max(t->part_last, last);
+  t->part_run = insitu__base_max(t->part_run, last - first);
+  for (uint64_t i = 0; t->seeks_end && i < run->n; i++) {
+    uint64_t batch, row;
+    insitu__plan_map_row(&t->map, run->at + i, &batch, &row);
+    t->end = insitu__base_max(t->end, batch);
+  }
   while (late && from < to && !insitu__tile_in_pass(t, run->at + from)) from++;
   while (late && from < to && !insitu__tile_in_pass(t, run->at + to - 1)) to--;
   if (from == to) return;
-  uint64_t first = run->row + from * run->stride, last = run->row + (to - 1) * run->stride;
-  if (t->array->map) {
-    first = insitu__geometry_row(t->array, view, t->chunk, begin + (int64_t)first);
-    last = insitu__geometry_row(t->array, view, t->chunk, begin + (int64_t)last);
-  }
-  first -=
-      insitu__base_min(first, view->group - 1); /* rows before the first lie in earlier chunks */
+  if (late) insitu__tile_rows_of(lines, run, from, to, rows, &first, &last);
   t->first = insitu__base_min(t->first, first);
-  t->last = insitu__base_max(t->last, insitu__base_min(rows, last + 1));
+  t->last = insitu__base_max(t->last, last);
 }
 
 /* Which rows of the chunk have patches that the window wants. */
@@ -34846,19 +37650,18 @@ static bool insitu__tile_range(struct insitu__loader_tile *t) {
   bool late = t->base + t->window.offset / it->plan.layout.lane_rows < it->start;
   bool elsewhere = false;
 
-  t->first = rows;
-  t->last = 0;
+  t->first = t->part_first = rows;
+  t->last = t->part_last = t->part_run = 0;
   for (const struct insitu__geometry_view *v = a->views; v < a->views + a->n_views; v += v->group) {
     if (!t->wanted[v->region]) continue;
-    for (uint64_t row = 0; row < rows;) {
-      struct insitu__geometry_line line;
+    struct insitu__geometry_lines lines = insitu__geometry_lines(a, v, t->chunk, 0, rows);
+    struct insitu__geometry_line line;
+    while (insitu__geometry_next_line(&lines, &line)) {
       struct insitu__plan_run run;
-      row = insitu__geometry_anchor_line(a, v, t->chunk, row, rows, &line);
       uint64_t others = line.n; /* in no run of this window */
-      int64_t begin = line.at[0];
       while (insitu__plan_map_run(&t->map, &line, &run)) {
         others -= run.n;
-        insitu__tile_want(t, v, begin, &run, rows, late);
+        insitu__tile_want(t, &lines, &run, rows, late);
       }
       elsewhere = elsewhere || others;
     }
@@ -34890,7 +37693,6 @@ static bool insitu__tile_again_patches(struct insitu__loader_tile *t) {
         if (insitu__plan_before(p, t->order, &t->window, &line)) return true;
       }
     }
-    c->row++;
   }
 
   return false;
@@ -34907,11 +37709,10 @@ static void insitu__tile_again(struct insitu__loader_tile *t) {
   for (const struct insitu__geometry_view *v = a->views;
        !t->patches && !again && v < a->views + a->n_views; v += v->group) {
     if (!t->wanted[v->region]) continue;
-    for (uint64_t row = 0; !again && row < rows;) {
-      struct insitu__geometry_line line;
-      row = insitu__geometry_anchor_line(a, v, t->chunk, row, rows, &line);
+    struct insitu__geometry_lines lines = insitu__geometry_lines(a, v, t->chunk, 0, rows);
+    struct insitu__geometry_line line;
+    while (!again && insitu__geometry_next_line(&lines, &line))
       again = insitu__plan_before(&it->plan, t->order, &t->window, &line);
-    }
   }
 
   if (!again) return;
@@ -34919,18 +37720,37 @@ static void insitu__tile_again(struct insitu__loader_tile *t) {
   insitu__loader_add(&insitu__loader_tally(t)->rereads, 1);
 }
 
+/* Which rows of the chunk the window shows, also where the pass began inside the window:
+ * [t->part_first, t->part_last). */
+static void insitu__tile_part(struct insitu__loader_tile *t) {
+  insitu_status status = insitu__tile_boxes(t);
+
+  t->end = 0;
+  t->seeks_end = true;
+
+  assert(!status); /* open refuses what cannot be converted */
+  (void)status;
+  (void)insitu__tile_range(t);
+  t->seeks_end = false;
+}
+
 /* Finds out what the window wants of the chunk, and maps the tile's buffer at its first use. */
 static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
+  t->have.n = 0;
   if (!t->ranged) {
     t->first = t->last = 0;
     insitu_status status = insitu__tile_boxes(t);
     if (status) return status;
     if (insitu__tile_range(t) && t->first < t->last) insitu__tile_again(t);
+    if (t->slot) { /* for any row that the window shows; the pass may have begun inside it */
+      t->first = t->part_first = t->slot->first;
+      t->last = t->part_last = t->slot->last;
+    }
     t->ranged = true;
   }
 
   if (!t->buffer) {
-    t->buffer = (unsigned char *)insitu__mem_map(t->loader->footprint.buffer_bytes);
+    t->buffer = insitu__mem_map(t->loader->footprint.buffer_bytes);
     if (t->buffer) insitu__loader_memory(t->loader, t->loader->footprint.buffer_bytes);
   }
 
@@ -35006,7 +37826,7 @@ static void insitu__tile_run_await(struct insitu__loader_tile *head, const char 
     n += t->run.n_iov;
     if (t->run.next)
       head->run.iov[n++] = (struct iovec){store->ops->remote ? NULL : t->buffer + t->run.want,
-          (size_t)(t->run.next->run.at - t->run.at - t->run.want)};
+          t->run.next->run.at - t->run.at - t->run.want};
   }
 
   insitu__loader_add(&ld->count.requests, 1);
@@ -35031,7 +37851,7 @@ static void insitu__tile_run_await(struct insitu__loader_tile *head, const char 
  * gives to the store. */
 static insitu_status insitu__tile_join_await(
     void *arg, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
+  struct insitu__loader_tile *t = arg;
   insitu_loader *ld = t->loader;
 
   memset(&t->run.go_on, 0, sizeof t->run.go_on);
@@ -35084,6 +37904,52 @@ static insitu_status insitu__tile_place_await(struct insitu__loader_tile *t, con
   return INSITU_OK;
 }
 
+/* Decodes what is in the tile's buffer, on a worker. */
+static insitu_status insitu__tile_decode_await(struct insitu__loader_tile *t) {
+  t->status = INSITU_OK;
+  insitu__reactor_work_await(&t->loader->reactor, insitu__rows_decode, t);
+  return t->status;
+}
+
+/* Reads and decodes a stored chunk in parts, where that is worth it. *done: it was; else the chunk
+ * is to be read whole. */
+static insitu_status insitu__tile_parts_await(
+    struct insitu__loader_tile *t, const char *key, uint64_t offset, uint64_t stored, bool *done) {
+  const struct insitu__geometry_array *a = t->array;
+  struct insitu__codec_sink sink = {.element = a->zarr.itemsize};
+  struct insitu__part part = {.loader = t->loader,
+      .zarr = &a->zarr,
+      .key = key,
+      .offset = offset,
+      .stored = stored,
+      .decoded = a->chunk_bytes,
+      .bound = a->bound,
+      .sink = &sink,
+      .buffer = t->buffer,
+      .give_up = &t->iter->sched.stopping,
+      .err = &t->error,
+      .have = &t->have};
+  int what;
+
+  *done = false;
+  insitu__rows_part(t, &sink);
+  if (!insitu__part_begin(&part)) return INSITU_OK;
+  t->cached = t->past_caches = false;
+  insitu_status status = insitu__part_await(&part, &what);
+  if (status < 0 || what == INSITU__PART_WHOLE) return status;
+
+  t->got = part.got;
+  status = insitu__tile_decode_await(t);
+  *done = true;
+  if (what == INSITU__PART_ALL) return status;
+  status = insitu__part_decoded_await(&part, status, &what);
+  if (status < 0 || what == INSITU__PART_SOME) return status;
+
+  *done = what == INSITU__PART_ALL;
+  t->got = part.got;
+  return *done ? insitu__tile_decode_await(t) : INSITU_OK;
+}
+
 /* Reads and decodes a stored chunk, whose place in the array's grid is `index`. INSITU_E_NOTFOUND
  * when it is absent. */
 static insitu_status insitu__tile_fetch_await(
@@ -35091,16 +37957,20 @@ static insitu_status insitu__tile_fetch_await(
   insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = t->array;
   uint64_t offset, stored;
+  bool done = false;
 
   insitu__loader_add(&ld->count.reads, 1);
   insitu_status status = insitu__tile_place_await(t, index, key, &offset, &stored);
   if (status) return status;
   bool inner = stored != UINT64_MAX;
-  struct insitu__rows_aim aim = insitu__rows_aim(t, stored);
+  struct insitu__loader_aim aim = insitu__rows_aim(t, stored);
+  if (!aim.direct) status = insitu__tile_parts_await(t, key, offset, stored, &done);
+  if (status || done) return status;
   offset += aim.offset;
 
   /* A disk cache would write them to the disk first. */
-  t->past_caches = aim.direct && t->iter->sched.past_caches && !a->zarr.source->store.front;
+  t->past_caches =
+      aim.direct && !t->slot && t->iter->sched.past_caches && !a->zarr.source->store.front;
   struct insitu__store_tag tag = {.size = UINT64_MAX,
       .give_up = &t->iter->sched.stopping,
       .anew = t->anew,
@@ -35133,10 +38003,12 @@ static insitu_status insitu__tile_fetch_await(
         before + t->got, before + aim.bytes);
   }
 
-  insitu__loader_add(&ld->count.bytes_decoded, aim.direct ? aim.bytes : a->chunk_bytes);
+  if (!aim.direct && !inner && insitu__part_kind(&a->zarr) >= 0)
+    insitu__part_learn(ld, &a->zarr, t->got, a->chunk_bytes);
+  if (!aim.direct) return insitu__tile_decode_await(t);
+  insitu__loader_add(&ld->count.bytes_decoded, aim.bytes);
   t->status = INSITU_OK;
-  if (!aim.direct) insitu__reactor_work_await(&ld->reactor, insitu__rows_decode, t);
-  else if (aim.shared) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
+  if (aim.shared) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
   else insitu__rows_arrive(t, ld->reactor.workers.n, UINT64_MAX);
   return t->status;
 }
@@ -35145,7 +38017,7 @@ static insitu_status insitu__tile_fetch_await(
 static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bool nan) {
   const struct insitu__geometry_array *a = t->array;
   bool inner = t->hole.raises; /* of a shard that is there */
-  uint64_t place[INSITU__MAX_AXES], rows = a->drawn[a->along].rows;
+  uint64_t place[INSITU__MAX_AXES] = {0}, rows = a->drawn[a->along].rows;
   insitu__geometry_chunk_place(a, t->chunk, place);
   uint64_t begin = place[a->along] * rows, start = begin + (inner ? t->hole.first : 0);
   uint64_t stop = insitu__base_min(begin + (inner ? t->hole.last : rows), a->samples);
@@ -35156,7 +38028,7 @@ static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bo
                                      use[INSITU__TIME_TEXT + 40];
 
   memset(&d, 0, sizeof d);
-  if (stop <= t->loader->geometry.samples)
+  if (a->n_drawn && stop <= t->loader->geometry.samples)
     insitu__dates_of_await(t->loader, &a->zarr, start, stop, &d);
   if (d.first[0]) snprintf(dates, sizeof dates, " (%s to %s)", d.first, d.last);
   if (d.valid_start[0] || d.valid_stop[0])
@@ -35165,8 +38037,15 @@ static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bo
         d.valid_start[0] ? "\"" : "", d.valid_stop[0] ? " to valid_time_stop = \"" : "",
         d.valid_stop, d.valid_stop[0] ? "\"" : "");
   snprintf(use, sizeof use, "sample_start, sample_stop or the split");
-  if (d.after) snprintf(use, sizeof use, "sample_to = \"%s\"", d.valid_stop);
-  else if (d.before) snprintf(use, sizeof use, "sample_from = \"%s\"", d.valid_start);
+  if (t->loader->config.n_axes) snprintf(use, sizeof use, "start and stop of axes or the split");
+  const char *prefix = t->loader->config.n_axes ? "" : "sample_";
+  if (d.after) snprintf(use, sizeof use, "%sto = \"%s\"", prefix, d.valid_stop);
+  else if (d.before) snprintf(use, sizeof use, "%sfrom = \"%s\"", prefix, d.valid_start);
+  if (!a->n_drawn)
+    return insitu__error_set(&t->error, INSITU_E_ABSENT,
+        "%s is absent and its fill value is %s; leave that part of the image out with start and "
+        "stop of axes, or set on_absent_chunk = INSITU_FILL%s",
+        inner ? "an inner chunk of this shard" : "the chunk", nan ? "NaN" : "not wanted", valid);
   return insitu__error_set(&t->error, INSITU_E_ABSENT,
       "%s is absent and its fill value is %s; leave samples [%" PRIu64 ", %" PRIu64
       ")%s out with %s, or set on_absent_chunk = INSITU_FILL%s",
@@ -35213,23 +38092,33 @@ static void insitu__tile_damage(insitu_iter *it, uint64_t number, const insitu_e
   pthread_mutex_unlock(&it->lock);
 }
 
-/* The chunk's place in the array's grid, and its object's key. */
-static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
+/* The chunk's place in the array's grid. */
+static void insitu__tile_index(const struct insitu__loader_tile *t, uint64_t *index) {
   const struct insitu__geometry_array *a = t->array;
-
   uint64_t place[INSITU__MAX_AXES];
 
   insitu__geometry_field(a, NULL, t->field, index);
   insitu__geometry_chunk_place(a, t->chunk, place);
   for (unsigned k = 0; k < a->n_drawn; k++) index[a->drawn[k].axis] = place[k];
-  return insitu__fetch_key(&a->zarr, index, &t->run.object, key, &t->error);
+}
+
+/* The same, and its object's key. */
+static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
+  insitu__tile_index(t, index);
+  return insitu__fetch_key(&t->array->zarr, index, &t->run.object, key, &t->error);
 }
 
 /* Lets whoever stops the iterator go on, once nothing of it is in flight. */
 static void insitu__tile_quiet(insitu_iter *it) {
-  if (it->sched.stopping && !it->sched.inflight[0] && !it->sched.inflight[1] &&
-      !it->sched.preparing)
+  if (!it->sched.stopping || it->sched.gathers) return;
+  if (!it->sched.inflight[0] && !it->sched.inflight[1] && !it->sched.preparing)
     insitu__reactor_gate_open(&it->sched.idle);
+}
+
+/* Lets go of the shard whose object the tile was read from without waiting. */
+static void insitu__tile_let_go(struct insitu__loader_tile *t) {
+  if (t->shard) t->shard->users--;
+  t->shard = NULL;
 }
 
 /* A tile is done with. */
@@ -35237,10 +38126,13 @@ static void insitu__tile_finish(struct insitu__loader_tile *t) {
   insitu_loader *ld = t->loader;
   insitu_iter *it = t->iter;
 
+  insitu__tile_let_go(t);
   it->sched.inflight[t->order == &it->order[1]]--;
   ld->sched.inflight--;
   ld->sched.n_done++;
   atomic_store_explicit(&t->stage, INSITU__LOADER_IDLE, memory_order_relaxed);
+  if (t->slot) t->slot->there = true; /* or its batches are damaged, and are never gathered */
+  t->slot = NULL;
   t->key = NULL;
   t->next = ld->sched.free;
   ld->sched.free = t;
@@ -35249,7 +38141,7 @@ static void insitu__tile_finish(struct insitu__loader_tile *t) {
 
 /* The coroutine of a chunk, from its key to its end. */
 static void insitu__tile_await(void *arg) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg;
+  struct insitu__loader_tile *t = arg;
   insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = t->array;
   uint64_t index[INSITU__MAX_DIMS];
@@ -35264,7 +38156,8 @@ static void insitu__tile_await(void *arg) {
   bool timed = insitu__report_is_logged(ld, 3);
   int64_t begin = timed ? insitu__base_now() : 0;
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
-  /* A chunk is touched with all its fields; perhaps no row of the window shows this one. */
+  /* Without patches a chunk is touched with all its fields; perhaps no row of the window shows this
+   * one. */
   if (!status && t->first < t->last) {
     t->anew = t->cached = false;
     status = insitu__tile_fetch_await(t, index, key);
@@ -35286,10 +38179,11 @@ static void insitu__tile_await(void *arg) {
     insitu_error error = {0};
     insitu__error_cause(&error, &t->error);
     insitu__error_set(&error, status, "rank %d, read, array %.200s, chunk %.300s: %s",
-        (int)ld->config.rank, a->zarr.path, key, t->error.message);
+        ld->config.rank, a->zarr.path, key, t->error.message);
     /* Only a part of a shard is absent; its other rows are in their places. */
     bool inside = status == INSITU_E_ABSENT && t->hole.raises;
-    uint64_t earliest = inside ? t->hole.number : insitu__rows_earliest(t);
+    uint64_t earliest = t->number; /* the first batch that shows a kept chunk */
+    if (!t->slot) earliest = inside ? t->hole.number : insitu__rows_earliest(t);
     insitu__tile_damage(t->iter, earliest == UINT64_MAX ? t->number : earliest, &error);
     if (inside) insitu__rows_arrive(t, ld->reactor.workers.n, earliest);
   }
@@ -35299,69 +38193,1242 @@ static void insitu__tile_await(void *arg) {
 
 /* ---- small chunks: several in one job of a worker, out of the caches ---- */
 
-/* Whether all of the tile could be done at once. Whatever is in the way is left to
- * insitu__tile_await. */
-static bool insitu__tile_try(struct insitu__loader_tile *t, unsigned worker) {
+/* Whether the object of the tile's shard is open for the worker, or can be opened at once. */
+static bool insitu__tile_open(
+    struct insitu__loader_tile *t, struct insitu__cache_slot *shard, uint64_t *index) {
+  struct insitu__store *store = &t->array->zarr.source->store;
+  char key[INSITU__MAX_KEY];
+
+  if (shard->fd >= 0) return true;
+  if (!store->ops->open_now || !insitu__cache_room(&t->loader->cache)) return false;
+  insitu__error_clear(&t->error);
+  if (insitu__tile_key(t, index, key)) return false;
+  return insitu__cache_open(&t->loader->cache, shard, store, key);
+}
+
+/* Whether a worker may try the tile: it is small, and its place in its shard, if it lies in one, is
+ * known. Reactor thread. */
+static bool insitu__tile_may_try(struct insitu__loader_tile *t) {
   insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = t->array;
   uint64_t index[INSITU__MAX_DIMS];
-  char key[INSITU__MAX_KEY];
+  struct insitu__cache_slot *shard = NULL;
 
-  insitu__error_clear(&t->error);
-  bool timed = insitu__report_is_logged(ld, 3);
-  int64_t begin = timed ? insitu__base_now() : 0;
-  atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
-  if (insitu__tile_key(t, index, key) || insitu__tile_ready(t)) return false;
-  if (t->first >= t->last) return true;
-  struct insitu__rows_aim aim = insitu__rows_aim(t, UINT64_MAX);
-  uint64_t want = aim.exact ? aim.bytes : 0;
-
-  if (insitu__store_read_now(&a->zarr.source->store, key, aim.offset, t->iov, aim.n, want, &t->got))
+  t->shard = NULL;
+  t->offset = 0;
+  t->stored = UINT64_MAX;
+  if (!ld->reactor.workers.n || a->bound > INSITU__LOADER_TRIED) return false;
+  if (!a->zarr.source->store.ops->read_now) return false;
+  if (!a->zarr.n_levels) return true;
+  insitu__tile_index(t, index);
+  if (insitu__cache_locate_now(&ld->cache, t->zarr, index, &shard, &t->offset, &t->stored))
     return false;
-  if (aim.exact ? t->got != aim.bytes : t->got > aim.bytes) return false;
-  insitu__loader_add(&ld->count.requests, 1);
-  insitu__loader_add(&ld->count.bytes_read, t->got);
-  insitu__loader_add(&ld->count.reads, 1); /* before the batch can be delivered */
-  insitu__loader_add(&ld->count.bytes_decoded, aim.direct ? aim.bytes : a->chunk_bytes);
-  t->status = INSITU_OK;
-  if (!aim.direct) insitu__rows_decode(t, worker);
-  else if (aim.shared) insitu__rows_landed(t, worker);
-  else insitu__rows_arrive(t, worker, UINT64_MAX);
-  if (t->status) { /* damaged: it is read once more, and the cause told */
-    insitu__loader_add(&ld->count.reads, UINT64_MAX);
-    insitu__loader_add(&ld->count.bytes_decoded, UINT64_C(0) - a->chunk_bytes);
-  } else if (timed) {
-    t->spent = insitu__base_now() - begin;
-    insitu__report_log_tile(t, key);
+  if (a->zarr.codecs.n ? t->stored > a->bound : t->stored != a->chunk_bytes) return false;
+  if (insitu__tile_open(t, shard, index)) {
+    t->shard = shard;
+    shard->users++;
+    shard->recent = true;
+  }
+  return true;
+}
+
+/* The tiles of a bunch, linked by `next`. On the stack of the bunch's coroutine; a worker has it
+ * meanwhile, and may change the order. */
+struct insitu__tile_bunch {
+  struct insitu__loader_tile *first;
+  unsigned missed; /* reads that found too little in the caches */
+};
+
+/* Finds the rows of a tile, and points its iovecs to where its bytes go. False: it is left to
+ * insitu__tile_await. */
+static bool insitu__tile_try_aim(struct insitu__loader_tile *t) {
+  insitu__error_clear(&t->error);
+  atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
+  t->run.next = NULL;
+  t->aim.n = 0;
+  if (insitu__tile_ready(t)) return false;
+  if (t->first >= t->last) return true; /* nothing is read */
+  t->aim = insitu__rows_aim(t, t->stored);
+  t->run.at = t->offset + t->aim.offset;
+  t->run.want = t->aim.bytes;
+  t->run.n_iov = t->aim.n;
+  return true;
+}
+
+/* The order of a bunch that is tried: by object, those first that are not open, and by place. */
+static bool insitu__tile_try_precedes(
+    const struct insitu__loader_tile *t, const struct insitu__loader_tile *u) {
+  if (t->shard != u->shard) return t->shard < u->shard;
+  return t->shard && t->run.at < u->run.at;
+}
+
+/* Sorts the tiles by object and place in it: neighbours then follow each other. A bunch is short,
+ * and mostly in order. */
+static void insitu__tile_try_sort(struct insitu__tile_bunch *b) {
+  struct insitu__loader_tile *sorted = NULL, *last = NULL, *next;
+
+  for (struct insitu__loader_tile *t = b->first; t; t = next) {
+    struct insitu__loader_tile **link = &sorted;
+    next = t->next;
+    if (last && !insitu__tile_try_precedes(t, last)) link = &last->next;
+    while (*link && !insitu__tile_try_precedes(t, *link)) link = &(*link)->next;
+    t->next = *link;
+    *link = t;
+    if (!t->next) last = t;
   }
 
+  b->first = sorted;
+}
+
+/* Links the tiles behind head, by run.next, that are read with it. */
+static void insitu__tile_try_cut(struct insitu__loader_tile *head) {
+  struct insitu__loader_tile *last = head, *t;
+  uint64_t bytes = head->run.want, n_iov = head->run.n_iov;
+
+  if (!head->shard || !head->aim.n) return;
+  for (t = head->next; t && t->shard == head->shard && t->done && t->aim.n; t = t->next) {
+    uint64_t end = last->run.at + last->run.want;
+    if (t->run.at < end || t->run.at - end > INSITU__LOADER_GAP) return;
+    n_iov += t->run.n_iov + 1;
+    bytes += t->run.at - end + t->run.want;
+    if (n_iov > INSITU__LOADER_IOV || bytes > INSITU__LOADER_RUN) return;
+    last->run.next = t;
+    last = t;
+  }
+}
+
+/* Reads a run by one system call, what lies between two tiles to where the first one's bytes end.
+ * Tiles are done up to the first one whose bytes are not all in the caches. */
+static void insitu__tile_try_run(struct insitu__loader_tile *head) {
+  struct insitu__store *store = &head->array->zarr.source->store;
+  uint64_t want = 0;
+  unsigned n = 0;
+
+  for (struct insitu__loader_tile *t = head; t; t = t->run.next) {
+    memcpy(&head->run.iov[n], t->iov, t->run.n_iov * sizeof *t->iov);
+    n += t->run.n_iov;
+    want = t->run.at + t->run.want - head->run.at;
+    t->got = t->run.want;
+    if (!t->run.next) break;
+    uint64_t gap = t->run.next->run.at - t->run.at - t->run.want;
+    if (gap) head->run.iov[n++] = (struct iovec){t->buffer + t->run.want, gap};
+  }
+
+  uint64_t got = 0, used = 0;
+  insitu_status status = insitu__store_read_now(
+      store, "", head->shard->fd, head->run.at, head->run.iov, n, want, &got);
+  if (status && status != INSITU_TIMEOUT) got = 0;
+  for (struct insitu__loader_tile *t = head; t; t = t->run.next) {
+    uint64_t end = t->run.at + t->run.want - head->run.at;
+    t->done = end <= got;
+    if (t->done) used = end;
+  }
+  insitu__loader_add(&head->loader->count.bytes_read, used);
+}
+
+/* Reads one tile. */
+static bool insitu__tile_try_read(struct insitu__loader_tile *t) {
+  struct insitu__store *store = &t->array->zarr.source->store;
+  const struct insitu__loader_aim *aim = &t->aim;
+  uint64_t index[INSITU__MAX_DIMS], want = aim->exact ? aim->bytes : 0;
+  char key[INSITU__MAX_KEY] = "";
+  int fd = t->shard ? t->shard->fd : -1;
+
+  if (fd < 0 && insitu__tile_key(t, index, key)) return false;
+  if (insitu__store_read_now(store, key, fd, t->run.at, t->iov, aim->n, want, &t->got))
+    return false;
+  if (aim->exact ? t->got != aim->bytes : t->got > aim->bytes) return false;
+  insitu__loader_add(&t->loader->count.bytes_read, t->got);
+  return true;
+}
+
+/* Decodes what was read of a tile, and puts its rows into their places. False: it is damaged; it is
+ * read once more, and the cause told. */
+static bool insitu__tile_try_rows(struct insitu__loader_tile *t, unsigned worker) {
+  t->status = INSITU_OK;
+  if (!t->aim.direct) insitu__rows_decode(t, worker);
+  else if (t->aim.shared) insitu__rows_landed(t, worker);
+  else insitu__rows_arrive(t, worker, UINT64_MAX);
   return !t->status;
+}
+
+/* Logs a tile that is done. */
+static void insitu__tile_try_log(struct insitu__loader_tile *t, int64_t begin) {
+  uint64_t index[INSITU__MAX_DIMS];
+  char key[INSITU__MAX_KEY];
+
+  t->spent = insitu__base_now() - begin;
+  if (!insitu__tile_key(t, index, key)) insitu__report_log_tile(t, key);
+}
+
+/* Tries the tiles of a run. Those from the first one on whose bytes are not in the caches are left
+ * to insitu__tile_await; *missed then counts one. Returns the tile behind the run. */
+static struct insitu__loader_tile *insitu__tile_try(
+    struct insitu__loader_tile *head, unsigned worker, unsigned *missed) {
+  insitu_loader *ld = head->loader;
+  struct insitu__loader_tile *next = head, *last = head;
+  bool timed = insitu__report_is_logged(ld, 3);
+  int64_t begin = timed ? insitu__base_now() : 0;
+  uint64_t reads = 0, decoded = 0;
+
+  insitu__tile_try_cut(head);
+  if (head->run.next) insitu__tile_try_run(head);
+  else head->done = insitu__tile_try_read(head);
+  for (struct insitu__loader_tile *t = head; t; t = t->run.next) {
+    last = t;
+    if (!t->done) continue;
+    reads++;
+    if (t->aim.direct) decoded += t->aim.bytes;
+  }
+
+  struct insitu__loader_tile *behind = last->next;
+  *missed += !last->done;
+  if (!head->done) return behind;
+
+  /* before a batch can be delivered */
+  insitu__loader_add(&ld->count.requests, 1);
+  insitu__loader_add(&ld->count.reads, reads);
+  if (decoded) insitu__loader_add(&ld->count.bytes_decoded, decoded);
+  for (struct insitu__loader_tile *t = head; t && t->done; t = next) {
+    next = t->run.next;
+    t->done = insitu__tile_try_rows(t, worker);
+    if (!t->done) insitu__loader_add(&ld->count.reads, UINT64_MAX);
+    else if (timed) insitu__tile_try_log(t, begin);
+  }
+
+  return behind;
 }
 
 /* Tries the tiles of a bunch. On a worker. */
 static void insitu__tile_try_bunch(void *arg, unsigned worker) {
-  for (struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg; t; t = t->next)
-    t->done = insitu__tile_try(t, worker);
+  struct insitu__tile_bunch *b = arg;
+
+  for (struct insitu__loader_tile *t = b->first; t; t = t->next) t->done = insitu__tile_try_aim(t);
+  insitu__tile_try_sort(b);
+  for (struct insitu__loader_tile *t = b->first; t;) {
+    if (t->done && t->aim.n) t = insitu__tile_try(t, worker, &b->missed);
+    else t = t->next;
+  }
 }
 
 /* The coroutine of a bunch: has a worker try its tiles, and starts a coroutine for each of those
  * that it left. */
 static void insitu__tile_bunch_await(void *arg) {
-  struct insitu__loader_tile *t = (struct insitu__loader_tile *)arg, *next;
+  struct insitu__tile_bunch bunch = {.first = arg};
+  struct insitu__loader_tile *t = bunch.first, *next;
   insitu_loader *ld = t->loader;
-  unsigned landed = 0, missed = 0;
+  unsigned landed = 0;
 
-  insitu__reactor_work_await(&ld->reactor, insitu__tile_try_bunch, t);
-  for (; t; t = next) {
+  insitu__reactor_work_await(&ld->reactor, insitu__tile_try_bunch, &bunch);
+  for (t = bunch.first; t; t = next) {
     next = t->next;
     landed += t->done;
-    missed += !t->done;
+    insitu__tile_let_go(t); /* before it may look for another index: see insitu__cache_init */
     if (t->done) insitu__tile_finish(t);
     else if (insitu__reactor_spawn(&ld->reactor, insitu__tile_await, t)) insitu__tile_await(t);
   }
 
   /* The archive is not in the page cache: for a while tiles go without a try. */
-  if (missed > landed) ld->sched.untried = INSITU__LOADER_MISSED;
+  if (bunch.missed > landed) ld->sched.untried = INSITU__LOADER_MISSED;
+}
+
+/* >>kept --------------------------------------------------------------------------------------- */
+/* The second assembly: chunks are decoded once into slots, and rows are gathered from these just
+ * before a batch is delivered. Where windows repeat fields (steps), that mostly takes less memory
+ * than slabs which hold each of them as often as it is shown: insitu__kept_choose compares.
+ *
+ *   scatter (>>rows)   chunk ─► decoded ─► every row to every slab that shows it
+ *   gather  (here)     chunk ─► decoded into a slot, once ─► rows to one slab after the other
+ *
+ * Of a slot:
+ *
+ *   free ─► the scan's first touch: a tile reads the chunk ─► there, or `filled` ─► free
+ *           (reactor)                                         (worker)                once all
+ *                                                             batches up to `until` are gathered
+ *
+ * `until` is the last batch in which the window that touched the chunk shows some of it; of small
+ * chunks, where that costs more to find than to wait for, the last batch of the window. A later
+ * window that touches the chunk raises `until`, and the chunk is not read again; also where the
+ * slot is free already, and not yet taken for another chunk. The slot that became free first is
+ * taken first, and one that was never taken last: its pages are not there yet. A slot has the
+ * decoded bytes as they are stored: swap, conversion and fill value come with the gather, by the
+ * boxes that scattering has, so that a batch has the same bits.
+ *
+ * Of large chunks a slot holds only the rows [first, last) that its window shows, where the codec
+ * can decode a part. The chunk may then have several slots. A window's touch uses any slot that
+ * holds its rows and stays long enough. Else the window is charged with one: a slot that holds all
+ * rows of the chunk that the window shows is kept for it, or a free slot is taken and reads them.
+ *
+ * Slots have two sizes. Of the chunk behind its own a unit with t and t + 1 shows one row. A piece
+ * is what a unit shows of a chunk by steps that follow each other; pieces of part_rows rows and
+ * less are short. part_rows is the length, of those that pieces have, with which all slots take
+ * least memory (insitu__kept_need); 0: no piece is short.
+ *
+ *   slots for chunks   hold rows in their places, for a piece that is not short
+ *   slots for parts    hold rows [first, last) from the slot's begin on, for a short piece
+ *
+ * A charge is for the piece that was touched. Its slot holds the chunk's rows of the whole window,
+ * so that other pieces need none. A short piece takes a slot for parts if these rows fit. If they
+ * do not, the window shows the chunk by several pieces: where one of these is not short, the slot
+ * is the one for a chunk which that piece would take, and the piece finds it; else the slot for
+ * parts has the rows of the short piece alone. So a piece of a window is charged with one slot at
+ * most, of the size that it was counted for, and every slot that is not free with a piece of some
+ * open window.
+ *
+ * Of a batch:
+ *
+ *   recorded ─► all chunks are there ─► assigned, gathered (jobs on workers) ─► as at >>loader
+ *   (scan)      (reactor, in order)     in order: at most n_ring past next
+ *
+ * The scan records, for each row, its anchor and the slots that its views show, in the order in
+ * which a gather walks the same views. It stands at most `depth` batches past the first batch that
+ * is not gathered.
+ *
+ * Bound. Pools, records and n_ring + max_held slabs are reserved when the iterator opens; nothing
+ * else is kept.
+ *
+ * No deadlock. A pool has at least as many slots as the windows that have rows in one batch have
+ * pieces for it, whichever batch that is: those of a unit (insitu__kept_most_pieces), for each unit
+ * of these windows (least_units). Lanes are staggered, so that in few of them a window ends within
+ * the batch (insitu__kept_lanes_between). Or it has a slot for every chunk, and none for parts.
+ *
+ * Say nothing is in flight and batch `next` cannot be delivered. Then it is not gathered, and all
+ * before it are. If it is recorded, its chunks are there, and it lacks a slab at most; of n_ring +
+ * max_held slabs max_held are held and less than n_ring are of undelivered batches, so one is free.
+ * If it is not, the scan stands at it, and lacks a slot of some pool at most. The slots of that
+ * pool that are taken have an `until` not before that batch, and are charged to pieces of windows
+ * that the scan has met at it or before: such windows have rows in the batch, as has the one that
+ * lacks a slot for a piece which has none. So not all of them are taken, and one is free. Tiles
+ * come back from chunks of any iterator, which wait for none of this. Other iterators have slots
+ * and slabs of their own, all reserved when they open. A batch that is copied to devices is a
+ * gathered one.
+ *
+ * State: struct insitu__kept, the reactor thread's. Gathers read, on workers, records and slots
+ * that do not change meanwhile. Only insitu__kept_await suspends. */
+
+#define INSITU__KEPT_NONE UINT32_MAX
+/* Copies of (region, field) that are described at most; more are scattered. */
+#define INSITU__KEPT_BOXES 4096
+/* Jobs of one batch at most, and bytes of a batch from which it has one more. */
+#define INSITU__KEPT_JOBS 8
+#define INSITU__KEPT_JOB_BYTES (1u << 20)
+/* So many bytes of batches, but 2 to 16 batches, are gathered before next asks for them. A batch of
+ * so many bytes and more is gathered while the one before is held: one, unless it is then copied to
+ * devices, beside which the next one is gathered. */
+#define INSITU__KEPT_AHEAD (8u << 20)
+#define INSITU__KEPT_AHEAD_MOST 16
+/* Of chunks of so many bytes and more, slots hold parts. */
+#ifndef INSITU__KEPT_PART
+#define INSITU__KEPT_PART (64u << 10)
+#endif
+/* A slot's memory is a multiple of so many bytes: a cache line. */
+#define INSITU__KEPT_ALIGN 64
+/* Where units may begin at more rows of a chunk, times spans, all slots have one size. */
+#define INSITU__KEPT_PLACES 64
+/* Of more lanes of a rank, ends of windows are not compared with each other. */
+#define INSITU__KEPT_LANES 1024
+
+/* 1, for tests: there are no more slots than the proof needs. */
+#ifndef INSITU__KEPT_LEAST
+#define INSITU__KEPT_LEAST 0
+#endif
+
+/* 1, for tests: what can be gathered is gathered, where the desc does not say. */
+#ifndef INSITU__KEPT_ALWAYS
+#define INSITU__KEPT_ALWAYS 0
+#endif
+
+/* Rows of a batch that one job gathers. */
+struct insitu__kept_job {
+  insitu_iter *it;
+  struct insitu__kept_record *record;
+  struct insitu__loader_slab *slab;
+  uint64_t first, last;
+};
+
+/* A batch that is scanned, and what its rows show. */
+struct insitu__kept_record {
+  uint64_t rows;       /* that are scanned */
+  uint64_t n, there;   /* references; of these, from the first on, known to be there */
+  bool scanned;        /* all rows are */
+  bool gathered;       /* all jobs are done */
+  unsigned jobs;       /* in flight */
+  int64_t *anchor;     /* of each row, on all axes that arrays have */
+  uint32_t *first;     /* of each row: its first reference */
+  uint32_t *reference; /* numbers of slots */
+  struct insitu__kept_job job[INSITU__KEPT_JOBS];
+};
+
+/* What an array needs: slots that have room for a chunk, and slots for part_rows rows of one. */
+struct insitu__kept_need {
+  uint64_t slots[2];  /* of the one size, and of the other */
+  uint64_t part_rows; /* 0: all slots have room for a chunk */
+  bool parts;         /* slots hold the rows that a window shows; else whole chunks */
+  bool early;         /* they are free behind the last batch that shows these, of a window */
+  bool all;           /* every chunk of the array has a slot */
+};
+
+/* The slots of one size of an array: slots [first, first + n). */
+struct insitu__kept_pool {
+  unsigned char *memory;
+  uint64_t bytes, each;
+  uint32_t first, n;
+  uint32_t used;           /* so many of them, the first ones, have been taken once */
+  uint32_t oldest, newest; /* of the free ones of these: the one that became free first, and last */
+};
+
+struct insitu__kept {
+  struct insitu__loader_kept size;
+  struct insitu__kept_need *need; /* of each array */
+  struct insitu__kept_pool *pool; /* of each array, two: of slots for chunks, and for parts */
+  uint64_t n_pools;
+  struct insitu__loader_slot *slot;
+  uint32_t *chain;  /* the first slot by hash of array, chunk and field */
+  uint32_t *bucket; /* by batch number % size.buckets: slots that may go with it */
+  struct insitu__kept_record *record; /* by batch number % size.depth */
+  int64_t *anchors;                   /* of all records */
+  uint32_t *numbers;                  /* first and reference of all records */
+  struct insitu__box *box;            /* of (region, field); a region's follow each other */
+  uint32_t *first_box;                /* of each region */
+  uint64_t gathering, gathered;       /* batches: the next to begin, the first that is not done */
+};
+
+/* ---- how much is kept ---- */
+
+static uint64_t insitu__kept_times(uint64_t x, uint64_t y) {
+  uint64_t product;
+  return insitu__base_mul(x, y, &product) ? product : UINT64_MAX;
+}
+
+/* Why what an iterator shows cannot be gathered; NULL: it can. */
+static const char *insitu__kept_refusal(const struct insitu__geometry *g) {
+  uint64_t boxes = 0;
+
+  if (g->n_patch) return "samples are patches";
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__codec_chain *codecs = &g->arrays[i].zarr.codecs;
+    for (int k = 0; k < codecs->n; k++) /* which of its parts are absent, rows tell */
+      if (codecs->codec[k].kind == INSITU__CODEC_SHARD) return "shards have a codec around them";
+  }
+
+  for (uint64_t i = 0; i < g->n_regions; i++) boxes += g->regions[i].fields;
+  return boxes > INSITU__KEPT_BOXES ? "a sample lies in more than 4096 chunks" : NULL;
+}
+
+/* Whether samples show some rows of an array again that others show. */
+static bool insitu__kept_repeats(const struct insitu__geometry *g) {
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    uint64_t different = 0;
+    for (uint64_t v = 0; v < a->n_views; v++) different += !a->views[v].again;
+    if (different * insitu__geometry_fan(a) > 1) return true;
+  }
+
+  return false;
+}
+
+/* Fields of a chunk that some region wants, at most. */
+static uint64_t insitu__kept_fields(
+    const struct insitu__geometry *g, const struct insitu__geometry_array *a) {
+  uint64_t sum = 0;
+
+  for (uint32_t i = a->first; i; i = g->regions[i - 1].next) sum += g->regions[i - 1].fields;
+  return insitu__base_min(sum, a->n_fields);
+}
+
+/* Slots that one row refers to at most. */
+static uint64_t insitu__kept_touches(
+    const struct insitu__geometry *g, const struct insitu__geometry_array *a) {
+  uint64_t sum = 0;
+
+  for (uint64_t v = 0; v < a->n_views; v += a->views[v].group) {
+    uint64_t n = a->views[v].group, chunks = 1; /* only along a single axis are there groups */
+    if (n > 1) chunks = insitu__base_min(n, (n - 2) / a->rows + 2);
+    sum += chunks * g->regions[a->views[v].region].fields;
+  }
+
+  return sum;
+}
+
+/* Rounds down. */
+static int64_t insitu__kept_floor(int64_t x, int64_t by) {
+  return x / by - (x % by < 0);
+}
+
+/* Chunks, along the axis that steps count along, that a unit shows at most. A span of the row list
+ * is steps whose indexes follow each other, so that a unit shows one interval by them. */
+static uint64_t insitu__kept_along(
+    const struct insitu__plan *p, const struct insitu__geometry_array *a) {
+  uint64_t group = p->part->line[a->along].group, rows = a->drawn[a->along].rows, sum = 0;
+
+  if (a->map) sum = insitu__kept_times(a->n_spans, insitu__plan_touched_along(p, a, a->along));
+  for (uint64_t i = 0; !a->map && i < a->n_spans; i++) {
+    const struct insitu__geometry_span *span = &a->spans[i];
+    uint64_t length = insitu__codec_add_saturating(group, span->more);
+    if (length > INT64_MAX / 4) return a->drawn[a->along].chunks;
+    uint64_t chunks = (length - 1) / rows + 2;
+    if (group % rows == 0) { /* a unit begins where a chunk does */
+      int64_t first = -span->first - (int64_t)span->more, last = first + (int64_t)length - 1;
+      chunks = (uint64_t)(insitu__kept_floor(last, (int64_t)rows) -
+                          insitu__kept_floor(first, (int64_t)rows)) +
+               1;
+    }
+    sum = insitu__codec_add_saturating(sum, chunks);
+  }
+
+  return insitu__base_min(sum, a->drawn[a->along].chunks);
+}
+
+/* Rows that a unit shows by steps that follow each other: [first, last], counted from its group's
+ * begin. */
+struct insitu__kept_reach {
+  uint64_t left; /* spans that are still to come */
+  int64_t first, last;
+};
+
+/* The next of these, ascending; at first r->left is n_spans. False: there are no more. */
+static bool insitu__kept_next_reach(
+    const struct insitu__geometry_array *a, uint64_t group, struct insitu__kept_reach *r) {
+  const struct insitu__geometry_span *span;
+
+  if (!r->left) return false;
+  span = &a->spans[--r->left];
+  r->first = -span->first - (int64_t)span->more;
+  r->last = (int64_t)group - 1 - span->first;
+  for (; r->left; r->left--) { /* with what overlaps it, or goes on behind it */
+    span = &a->spans[r->left - 1];
+    if (-span->first - (int64_t)span->more > r->last + 1) break;
+    r->last = (int64_t)group - 1 - span->first;
+  }
+  return true;
+}
+
+/* Pieces: what a unit shows of one chunk by such steps. */
+struct insitu__kept_pieces {
+  uint64_t n[2];              /* that a slot for part_rows rows has no room for, and the others */
+  uint64_t longest, shortest; /* of those that are no whole chunks: rows; else 0 */
+};
+
+static void insitu__kept_add_piece(
+    struct insitu__kept_pieces *p, uint64_t length, uint64_t rows, uint64_t part_rows) {
+  p->n[length <= part_rows]++;
+  if (length == rows) return;
+  p->longest = insitu__base_max(p->longest, length);
+  p->shortest = p->shortest ? insitu__base_min(p->shortest, length) : length;
+}
+
+/* The pieces of a unit whose group begins at row `at` of a chunk. */
+static void insitu__kept_pieces(const struct insitu__geometry_array *a, uint64_t group, uint64_t at,
+    uint64_t part_rows, struct insitu__kept_pieces *p) {
+  struct insitu__kept_reach r = {.left = a->n_spans};
+  int64_t rows = (int64_t)a->rows;
+
+  *p = (struct insitu__kept_pieces){.n = {0}};
+  while (insitu__kept_next_reach(a, group, &r)) {
+    int64_t from = (int64_t)at + r.first, end = (int64_t)at + r.last + 1;
+    int64_t chunk = insitu__kept_floor(from, rows), last = insitu__kept_floor(end - 1, rows);
+    if (chunk == last) {
+      insitu__kept_add_piece(p, (uint64_t)(end - from), a->rows, part_rows);
+      continue;
+    }
+    insitu__kept_add_piece(p, (uint64_t)((chunk + 1) * rows - from), a->rows, part_rows);
+    insitu__kept_add_piece(p, (uint64_t)(end - last * rows), a->rows, part_rows);
+    p->n[0] += (uint64_t)(last - chunk - 1);
+  }
+}
+
+/* The same, at most, wherever the unit's group may begin; with pieces->longest 0 where these places
+ * are too many. */
+static void insitu__kept_most_pieces(const struct insitu__plan *p,
+    const struct insitu__geometry_array *a, uint64_t part_rows, struct insitu__kept_pieces *most) {
+  uint64_t group = p->part->line[a->along].group;
+  uint64_t step = insitu__rule_common(group, a->rows);
+
+  *most = (struct insitu__kept_pieces){.n = {0}};
+  if (!insitu__geometry_is_plain(a) || group > (uint64_t)INT64_MAX / 4 ||
+      a->rows / step > INSITU__KEPT_PLACES / insitu__base_min(a->n_spans, INSITU__KEPT_PLACES)) {
+    most->n[0] = insitu__kept_along(p, a);
+    return;
+  }
+
+  for (uint64_t at = 0; at < a->rows; at += step) {
+    struct insitu__kept_pieces one;
+    insitu__kept_pieces(a, group, at, part_rows, &one);
+    for (int k = 0; k < 2; k++) most->n[k] = insitu__base_max(most->n[k], one.n[k]);
+    most->longest = insitu__base_max(most->longest, one.longest);
+    if (!most->shortest) most->shortest = one.shortest;
+    if (one.shortest) most->shortest = insitu__base_min(most->shortest, one.shortest);
+  }
+}
+
+/* Where windows of a lane end: at indexes [lo, hi] of it, and `period` further again and again. */
+struct insitu__kept_ends {
+  uint64_t period, lo, hi;
+};
+
+/* Units that a split's full ones would hold more rows than there are: by so many rows units, and
+ * so ends of windows, come earlier than multiples of unit_rows. */
+static uint64_t insitu__kept_lack(const struct insitu__split_part *part) {
+  uint64_t all = insitu__kept_times(part->units, part->unit_rows);
+  return all == UINT64_MAX ? UINT64_MAX : all - part->anchors;
+}
+
+static struct insitu__kept_ends insitu__kept_ends(const struct insitu__plan *p, uint64_t lane) {
+  const struct insitu__plan_layout *l = &p->layout;
+  uint64_t rows = p->part->unit_rows, lack = insitu__kept_lack(p->part);
+  uint64_t begin = p->part->anchors / l->global_batch * l->lane_rows * lane;
+  uint64_t head = insitu__order_head(l->window, l->lanes, lane);
+  struct insitu__kept_ends e = {.period = l->window * rows};
+
+  /* The unit that the lane begins in has a rank of begin / rows, or more behind short units. */
+  e.lo = e.period + (begin / rows + head) * rows - begin - lack;
+  e.hi = e.period + ((begin + lack) / rows + head) * rows - begin;
+  return e;
+}
+
+/* In how many lanes of the rank, at most, a window ends and another begins within `rows`
+ * neighbouring rows of each, which begin where a batch does. */
+static uint64_t insitu__kept_lanes_between(const struct insitu__plan *p, uint64_t rows) {
+  const struct insitu__plan_layout *l = &p->layout;
+  uint64_t most = 0, lack = insitu__kept_lack(p->part), period, spread;
+
+  if (rows <= 1) return 0;
+  if (l->sequential || p->part->n_classes || l->rank_lanes > INSITU__KEPT_LANES)
+    return l->rank_lanes;
+  period = insitu__kept_times(l->window, p->part->unit_rows);
+  spread = insitu__codec_add_saturating(rows + p->part->unit_rows, lack);
+  if (spread >= period || period > (uint64_t)INT64_MAX / 4) return l->rank_lanes;
+
+  /* Rows [s, s + rows) have an end of [lo, hi] inside where s is in [hi - 1 - (hi - lo + rows - 2),
+   * hi - 1]. Most lanes have one at the largest s of some lane. */
+  uint64_t step = insitu__rule_common(l->lane_rows, period);
+  for (uint64_t i = 0; i < l->rank_lanes; i++) {
+    uint64_t s = insitu__kept_ends(p, l->first_lane + i).hi - 1, n = 0;
+    s -= s % step;
+    for (uint64_t j = 0; j < l->rank_lanes; j++) {
+      struct insitu__kept_ends e = insitu__kept_ends(p, l->first_lane + j);
+      uint64_t before = (2 * period + e.hi - 1 - s % period) % period;
+      n += before < e.hi - e.lo + rows - 1;
+    }
+    most = insitu__base_max(most, n);
+  }
+  return most;
+}
+
+/* Units, in the windows of this rank's lanes that have some of `rows` neighbouring rows, at most.
+ * In a lane these are the units of one window for one row. Of several rows the first and the last
+ * are of a window each; windows in between hold at most rows - 2 of them, and units that are
+ * shorter than others make them more. Where less than a window's rows are asked for, only those
+ * lanes have two windows in which one ends between them. */
+static uint64_t insitu__kept_units(const struct insitu__plan *p, uint64_t rows) {
+  const struct insitu__split_part *part = p->part;
+  const struct insitu__plan_layout *l = &p->layout;
+  uint64_t one = insitu__base_min(l->window, part->units), lack = insitu__kept_lack(part);
+  uint64_t between = insitu__kept_lanes_between(p, rows);
+
+  if (rows <= 1) return insitu__kept_times(one, l->rank_lanes);
+  if (between < l->rank_lanes) return insitu__kept_times(one, l->rank_lanes + between);
+  if (lack == UINT64_MAX) return UINT64_MAX;
+  uint64_t each = 2 * one + insitu__codec_add_saturating(rows - 2, lack) / part->unit_rows;
+  return insitu__kept_times(each, l->rank_lanes);
+}
+
+/* Whether the last codec of a chain decodes parts of a chunk; without codecs they are read. */
+static bool insitu__kept_codec_has_parts(const struct insitu__codec_chain *codecs) {
+  if (!codecs->n) return true;
+  int kind = codecs->codec[codecs->n - 1].kind;
+  return kind == INSITU__CODEC_BLOSC || kind == INSITU__CODEC_ZSTD || kind == INSITU__CODEC_LZ4;
+}
+
+/* Bytes of a slot for so many rows of a chunk; 0: for all of it. */
+static uint64_t insitu__kept_slot_bytes(const struct insitu__geometry_array *a, uint64_t rows) {
+  uint64_t bytes = rows ? rows * a->row_stride : a->chunk_bytes;
+  return insitu__base_ceil_div(bytes, INSITU__KEPT_ALIGN) * INSITU__KEPT_ALIGN;
+}
+
+/* Bytes of all slots of an array. */
+static uint64_t insitu__kept_need_bytes(
+    const struct insitu__geometry_array *a, const struct insitu__kept_need *need) {
+  uint64_t whole = insitu__kept_times(need->slots[0], insitu__kept_slot_bytes(a, 0));
+  uint64_t parts = 0;
+  if (need->part_rows)
+    parts = insitu__kept_times(need->slots[1], insitu__kept_slot_bytes(a, need->part_rows));
+  return insitu__codec_add_saturating(whole, parts);
+}
+
+/* What an array needs for so many units, if slots of the second size have room for part_rows. */
+static struct insitu__kept_need insitu__kept_need_for(const struct insitu__plan *p,
+    const struct insitu__geometry_array *a, uint64_t part_rows, uint64_t units) {
+  uint64_t each = insitu__kept_fields(p->geometry, a);
+  struct insitu__kept_pieces pieces;
+  struct insitu__kept_need need = {.parts = true, .part_rows = part_rows};
+
+  insitu__kept_most_pieces(p, a, part_rows, &pieces);
+  for (unsigned k = 0; k < a->n_drawn; k++)
+    if (k != a->along) each = insitu__kept_times(each, insitu__plan_touched_along(p, a, k));
+  each = insitu__kept_times(each, units);
+  for (int k = 0; k < 2; k++) need.slots[k] = insitu__kept_times(each, pieces.n[k]);
+  return need;
+}
+
+/* Whether slots of an array may hold parts of its chunks. */
+static bool insitu__kept_has_parts(
+    const insitu_loader *ld, const struct insitu__geometry_array *a) {
+  if (a->rows == 1 || a->chunk_bytes < INSITU__KEPT_PART) return false;
+  return insitu__rows_have_parts(ld, a) && insitu__kept_codec_has_parts(&a->zarr.codecs);
+}
+
+/* What an iterator needs for array number i: of the sizes that slots may have, those which take
+ * least. size->least_units and units are set. */
+static struct insitu__kept_need insitu__kept_need(const insitu_loader *ld,
+    const struct insitu__plan *p, uint64_t i, const struct insitu__loader_kept *size) {
+  const struct insitu__geometry_array *a = &p->geometry->arrays[i];
+  uint64_t all = insitu__kept_times(insitu__kept_fields(p->geometry, a), a->chunks);
+  uint64_t least = insitu__kept_need_for(p, a, 0, size->least_units).slots[0];
+  struct insitu__kept_need best = insitu__kept_need_for(p, a, 0, size->units);
+  struct insitu__kept_pieces pieces = {.longest = 0};
+  bool parts = insitu__kept_has_parts(ld, a);
+
+  best.parts = parts && least <= all; /* without parts, no chunk has two slots */
+  best.slots[0] = insitu__base_min(best.slots[0], all);
+  if (parts) insitu__kept_most_pieces(p, a, 0, &pieces);
+  const uint64_t length[2] = {pieces.shortest, pieces.longest};
+  for (int k = 0; k < 2 && length[k]; k++) {
+    struct insitu__kept_need need = insitu__kept_need_for(p, a, length[k], size->units);
+    if (insitu__kept_need_bytes(a, &need) < insitu__kept_need_bytes(a, &best)) best = need;
+  }
+
+  best.early = a->chunk_bytes >= INSITU__KEPT_PART && insitu__geometry_is_plain(a);
+  best.all = !best.part_rows && best.slots[0] == all;
+  return best;
+}
+
+/* Jobs that gather a batch at most. */
+static uint64_t insitu__kept_jobs(const insitu_loader *ld) {
+  uint64_t jobs = 1 + ld->geometry.slab_bytes / INSITU__KEPT_JOB_BYTES;
+
+  return insitu__base_min(jobs, insitu__base_min(INSITU__KEPT_JOBS, ld->config.decode_threads));
+}
+
+/* Units of windows for which there are slots: as many as the proof needs, and with window > 1 an
+ * eighth more and those of a batch, so that the scan goes on where windows end: not all end at
+ * once. */
+static void insitu__kept_measure_units(
+    const struct insitu__plan *p, struct insitu__loader_kept *size) {
+  const struct insitu__plan_layout *l = &p->layout;
+  uint64_t batch = insitu__base_ceil_div(l->batch, p->part->unit_rows), some;
+
+  size->least_units = insitu__kept_units(p, l->lane_rows);
+  size->units = insitu__kept_units(p, insitu__kept_times(size->depth, l->lane_rows));
+  size->units = insitu__base_max(size->units, size->least_units);
+  some = insitu__codec_add_saturating(size->least_units, size->least_units / 8 + batch);
+  if (l->window > 1) size->units = insitu__base_min(size->units, some);
+  if (INSITU__KEPT_LEAST) size->units = size->least_units;
+}
+
+/* What an iterator with this plan needs to gather. span: batches that a window reaches into. */
+static void insitu__kept_measure(const insitu_loader *ld, const struct insitu__plan *p,
+    uint64_t span, struct insitu__loader_kept *size) {
+  const struct insitu__geometry *g = p->geometry;
+  uint64_t touches = 0, pools = 0;
+
+  *size = (struct insitu__loader_kept){.depth = ld->config.prefetch_depth, .chains = 16};
+  size->ahead = insitu__base_min(INSITU__KEPT_AHEAD_MOST, INSITU__KEPT_AHEAD / g->slab_bytes);
+  bool one = g->slab_bytes >= INSITU__KEPT_AHEAD && !g->n_devices;
+  size->ahead = insitu__base_max(one ? 1 : 2, size->ahead);
+  size->ahead = insitu__base_min(size->depth, size->ahead);
+  insitu__kept_measure_units(p, size);
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    struct insitu__kept_need need = insitu__kept_need(ld, p, i, size);
+    size->slots = insitu__codec_add_saturating(size->slots, need.slots[0]);
+    size->slots = insitu__codec_add_saturating(size->slots, need.slots[1]);
+    uint64_t n = insitu__kept_need_bytes(&g->arrays[i], &need);
+    pools = insitu__codec_add_saturating(pools, n);
+    touches = insitu__codec_add_saturating(touches, insitu__kept_touches(g, &g->arrays[i]));
+  }
+
+  size->references = insitu__kept_times(p->layout.batch, touches);
+  for (uint64_t i = 0; i < g->n_regions; i++) size->boxes += g->regions[i].fields;
+  size->buckets = insitu__codec_add_saturating(size->depth, span);
+  size->bytes = UINT64_MAX;
+  if (size->slots >= INSITU__KEPT_NONE || size->references >= INSITU__KEPT_NONE) return;
+  if (size->buckets >= INSITU__KEPT_NONE || pools > PTRDIFF_MAX / 4) return;
+  while (size->chains < size->slots) size->chains *= 2;
+
+  uint64_t row = g->n_drawn * sizeof(int64_t) + sizeof(uint32_t);
+  uint64_t record = sizeof(struct insitu__kept_record) + p->layout.batch * row +
+                    size->references * sizeof(uint32_t); /* each below 2^40 */
+  uint64_t records = insitu__kept_times(size->depth, record);
+  uint64_t tables =
+      size->slots * sizeof(struct insitu__loader_slot) +
+      (size->chains + size->buckets + g->n_regions) * sizeof(uint32_t) +
+      size->boxes * sizeof(struct insitu__box) +
+      g->n_arrays * (sizeof(struct insitu__kept_need) + 2 * sizeof(struct insitu__kept_pool)) +
+      size->ahead * insitu__kept_jobs(ld) * INSITU_CORO_STACK;
+  size->bytes = insitu__codec_add_saturating(insitu__codec_add_saturating(pools, records), tables);
+}
+
+/* Which assembly an iterator has, and the memory for batches and kept chunks that each takes. */
+struct insitu__kept_choice {
+  bool gather;
+  uint64_t scatter_bytes, gather_bytes; /* gather_bytes 0: it does not apply */
+  struct insitu__loader_kept size;
+};
+
+/* Chooses the assembly: the one that takes less memory, and scattering where no field is shown
+ * twice, since that copies once less. asked: 0, or the one to take; slabs: of scattering. */
+static insitu_status insitu__kept_choose(const insitu_loader *ld, const struct insitu__plan *p,
+    int32_t asked, uint64_t span, uint64_t slabs, uint64_t max_held,
+    struct insitu__kept_choice *out, insitu_error *err) {
+  const char *refusal = insitu__kept_refusal(p->geometry);
+
+  memset(out, 0, sizeof *out);
+  out->scatter_bytes = insitu__kept_times(slabs, p->geometry->slab_bytes);
+  if (refusal && asked == INSITU_GATHER)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "iterator: assembly is INSITU_GATHER, and %s; leave assembly out", refusal);
+  if (refusal) return INSITU_OK;
+
+  insitu__kept_measure(ld, p, span, &out->size);
+  uint64_t few = insitu__kept_times(out->size.ahead + max_held, p->geometry->slab_bytes);
+  out->gather_bytes = insitu__codec_add_saturating(out->size.bytes, few);
+  bool smaller = insitu__kept_repeats(p->geometry) && out->gather_bytes < out->scatter_bytes;
+  out->gather = asked ? asked == INSITU_GATHER : smaller;
+  if (INSITU__KEPT_ALWAYS && !asked) out->gather = out->gather_bytes != UINT64_MAX;
+  return INSITU_OK;
+}
+
+/* ---- making and freeing (the user's threads) ---- */
+
+static void insitu__kept_free(struct insitu__kept *k) {
+  if (!k) return;
+  for (uint64_t i = 0; k->pool && i < k->n_pools; i++)
+    if (k->pool[i].memory) insitu__mem_unmap(k->pool[i].memory, k->pool[i].bytes);
+  insitu__mem_free(k->need);
+  insitu__mem_free(k->pool);
+  insitu__mem_free(k->slot);
+  insitu__mem_free(k->chain);
+  insitu__mem_free(k->bucket);
+  insitu__mem_free(k->record);
+  insitu__mem_free(k->anchors);
+  insitu__mem_free(k->numbers);
+  insitu__mem_free(k->box);
+  insitu__mem_free(k->first_box);
+  insitu__mem_free(k);
+}
+
+/* Maps the memory of the pools; its pages are taken when chunks come. False: no memory. */
+static bool insitu__kept_pools(
+    struct insitu__kept *k, const insitu_loader *ld, const struct insitu__plan *p) {
+  uint32_t first = 0;
+
+  for (uint64_t i = 0; i < k->n_pools; i++) {
+    struct insitu__kept_pool *pool = &k->pool[i];
+    const struct insitu__geometry_array *a = &p->geometry->arrays[i / 2];
+    bool part = i % 2;
+    if (!part) k->need[i / 2] = insitu__kept_need(ld, p, i / 2, &k->size);
+    const struct insitu__kept_need *need = &k->need[i / 2];
+    pool->each = insitu__kept_slot_bytes(a, part ? need->part_rows : 0);
+    pool->first = first;
+    pool->n = (uint32_t)need->slots[part];
+    pool->bytes = pool->n * pool->each;
+    if (!pool->n) continue;
+    pool->memory = insitu__mem_map(pool->bytes);
+    if (!pool->memory) return false;
+    for (uint32_t s = 0; s < pool->n; s++) {
+      k->slot[first + s].memory = pool->memory + s * pool->each;
+      k->slot[first + s].array = (uint32_t)(i / 2);
+      k->slot[first + s].part = part;
+    }
+    first += pool->n;
+  }
+
+  return true;
+}
+
+/* Makes room for chunks, and for records of batches. NULL: no memory. insitu__kept_reset and
+ * insitu__kept_boxes must follow. */
+static struct insitu__kept *insitu__kept_new(
+    const insitu_loader *ld, const struct insitu__plan *p, const struct insitu__loader_kept *size) {
+  const struct insitu__geometry *g = p->geometry;
+  uint64_t rows = p->layout.batch, numbers = rows + size->references;
+  struct insitu__kept *k = insitu__mem_alloc(1, sizeof *k);
+  if (!k) return NULL;
+  k->size = *size;
+  k->n_pools = 2 * g->n_arrays;
+  k->need = insitu__mem_alloc(g->n_arrays, sizeof *k->need);
+  k->pool = insitu__mem_alloc(k->n_pools, sizeof *k->pool);
+  k->slot = insitu__mem_alloc(size->slots, sizeof *k->slot);
+  k->chain = insitu__mem_alloc(size->chains, sizeof *k->chain);
+  k->bucket = insitu__mem_alloc(size->buckets, sizeof *k->bucket);
+  k->record = insitu__mem_alloc(size->depth, sizeof *k->record);
+  k->anchors = insitu__mem_alloc(size->depth, rows * g->n_drawn * sizeof *k->anchors);
+  k->numbers = insitu__mem_alloc(size->depth, numbers * sizeof *k->numbers);
+  k->box = insitu__mem_alloc(size->boxes, sizeof *k->box);
+  k->first_box = insitu__mem_alloc(g->n_regions, sizeof *k->first_box);
+  bool ok = k->need && k->pool && k->slot && k->chain && k->bucket && k->record;
+  ok = ok && k->anchors && k->numbers && k->box && k->first_box;
+  if (!ok || !insitu__kept_pools(k, ld, p)) {
+    insitu__kept_free(k);
+    return NULL;
+  }
+
+  for (uint64_t i = 0; i < size->depth; i++) {
+    k->record[i].anchor = k->anchors + i * rows * g->n_drawn;
+    k->record[i].first = k->numbers + i * numbers;
+    k->record[i].reference = k->record[i].first + rows;
+  }
+
+  return k;
+}
+
+/* ---- slots (reactor thread) ---- */
+
+/* Empties a record. */
+static void insitu__kept_forget(struct insitu__kept_record *record) {
+  record->rows = record->n = record->there = 0;
+  record->scanned = record->gathered = false;
+}
+
+/* The pool of slots of an array: for parts of its chunks, or for chunks. */
+static struct insitu__kept_pool *insitu__kept_pool(
+    const struct insitu__kept *k, uint64_t array, bool part) {
+  return &k->pool[2 * array + part];
+}
+
+/* Puts a slot behind the other free ones of its pool. */
+static void insitu__kept_give(struct insitu__kept *k, uint32_t s) {
+  struct insitu__loader_slot *slot = &k->slot[s];
+  struct insitu__kept_pool *pool = insitu__kept_pool(k, slot->array, slot->part);
+
+  slot->free = true;
+  slot->earlier = pool->newest;
+  slot->later = INSITU__KEPT_NONE;
+  if (pool->newest == INSITU__KEPT_NONE) pool->oldest = s;
+  else k->slot[pool->newest].later = s;
+  pool->newest = s;
+}
+
+/* Keeps a slot that is in no list until batch number `until` is gathered. */
+static void insitu__kept_keep(struct insitu__kept *k, uint32_t s, uint64_t until) {
+  struct insitu__loader_slot *slot = &k->slot[s];
+  uint32_t *bucket = &k->bucket[until % k->size.buckets];
+
+  slot->free = false;
+  slot->until = until;
+  slot->later = *bucket;
+  *bucket = s;
+}
+
+/* Takes a free slot, and keeps it until batch number `until` is gathered. */
+static void insitu__kept_hold(struct insitu__kept *k, uint32_t s, uint64_t until) {
+  struct insitu__loader_slot *slot = &k->slot[s];
+  struct insitu__kept_pool *pool = insitu__kept_pool(k, slot->array, slot->part);
+
+  if (slot->earlier == INSITU__KEPT_NONE) pool->oldest = slot->later;
+  else k->slot[slot->earlier].later = slot->later;
+  if (slot->later == INSITU__KEPT_NONE) pool->newest = slot->earlier;
+  else k->slot[slot->later].earlier = slot->earlier;
+  insitu__kept_keep(k, s, until);
+}
+
+/* Frees all slots, and goes on at a batch. Nothing is in flight. */
+static void insitu__kept_reset(struct insitu__kept *k, uint64_t number) {
+  memset(k->chain, 0xff, k->size.chains * sizeof *k->chain); /* INSITU__KEPT_NONE */
+  memset(k->bucket, 0xff, k->size.buckets * sizeof *k->bucket);
+  for (uint64_t i = 0; i < k->n_pools; i++) {
+    struct insitu__kept_pool *pool = &k->pool[i];
+    pool->oldest = pool->newest = INSITU__KEPT_NONE;
+    for (uint32_t s = pool->first; s < pool->first + pool->used; s++) {
+      k->slot[s].known = false;
+      insitu__kept_give(k, s);
+    }
+  }
+
+  for (uint64_t i = 0; i < k->size.depth; i++) insitu__kept_forget(&k->record[i]);
+  k->gathering = k->gathered = number;
+}
+
+/* The chain that a chunk's slot is in. */
+static uint32_t *insitu__kept_chain(
+    const struct insitu__kept *k, uint64_t array, uint64_t chunk, uint64_t field) {
+  uint64_t hash = insitu__order_mix(insitu__order_mix(chunk ^ array << 56) ^ field);
+  return &k->chain[hash & (k->size.chains - 1)];
+}
+
+/* What the scan looks for: rows [first, last) of a chunk until batch number `until` is gathered.
+ * part: a slot for parts of chunks is to have them. */
+struct insitu__kept_key {
+  uint64_t array, chunk, field, first, last, until;
+  uint64_t batch;        /* that the scan has come to */
+  uint64_t base, window; /* whose rows: the first batch of its epoch, and its number in that */
+  uint64_t begin;        /* of the chunk's bytes, those before the first of the slot */
+  bool part;
+};
+
+static bool insitu__kept_holds(
+    const struct insitu__loader_slot *slot, const struct insitu__kept_key *key) {
+  if (slot->chunk != key->chunk || slot->field != key->field || slot->array != key->array)
+    return false;
+  return slot->first <= key->first && key->last <= slot->last;
+}
+
+/* The piece of a chunk that has its row `row`, of the unit that has the anchor: rows
+ * [lo, hi). */
+static struct insitu__geometry_interval insitu__kept_piece(const struct insitu__geometry_array *a,
+    uint64_t group, int64_t anchor, uint64_t chunk, uint64_t row) {
+  int64_t begin = insitu__kept_floor(anchor, (int64_t)group) * (int64_t)group;
+  int64_t before = (int64_t)(chunk * a->rows) - begin; /* rows of the unit before the chunk */
+  struct insitu__kept_reach r = {.left = a->n_spans};
+  struct insitu__geometry_interval piece = {0, (int64_t)a->rows};
+
+  while (insitu__kept_next_reach(a, group, &r)) {
+    if (before + (int64_t)row < r.first || before + (int64_t)row > r.last) continue;
+    if (r.first > before) piece.lo = r.first - before;
+    if (r.last + 1 - before < piece.hi) piece.hi = r.last + 1 - before;
+    return piece;
+  }
+
+  assert(false); /* a unit shows what its group reaches */
+  return piece;
+}
+
+/* A slot that holds the rows and stays long enough, or INSITU__KEPT_NONE. What the window itself
+ * was charged with stays until the last batch that shows the chunk; of another window's slot it
+ * must be known that it stays until this window ends. */
+static uint32_t insitu__kept_find(
+    const struct insitu__kept *k, const struct insitu__kept_key *key) {
+  uint32_t s = *insitu__kept_chain(k, key->array, key->chunk, key->field);
+
+  for (; s != INSITU__KEPT_NONE; s = k->slot[s].next) {
+    const struct insitu__loader_slot *slot = &k->slot[s];
+    bool same = slot->base == key->base && slot->window == key->window;
+    if (slot->free || slot->until < (same ? key->batch : key->until)) continue;
+    if (insitu__kept_holds(slot, key)) return s;
+  }
+
+  return INSITU__KEPT_NONE;
+}
+
+/* A slot of the size that is asked for, which holds the rows and from now on stays long enough, or
+ * INSITU__KEPT_NONE. */
+static uint32_t insitu__kept_find_longer(
+    struct insitu__kept *k, const struct insitu__kept_key *key) {
+  uint32_t s = *insitu__kept_chain(k, key->array, key->chunk, key->field);
+
+  for (; s != INSITU__KEPT_NONE; s = k->slot[s].next) {
+    struct insitu__loader_slot *slot = &k->slot[s];
+    if (slot->part != key->part || !insitu__kept_holds(slot, key)) continue;
+    if (slot->free) insitu__kept_hold(k, s, key->until);
+    /* its bucket is changed when the time of that comes */
+    slot->until = insitu__base_max(slot->until, key->until);
+    slot->base = key->base;
+    slot->window = key->window;
+    return s;
+  }
+
+  return INSITU__KEPT_NONE;
+}
+
+/* A slot leaves its chain. */
+static void insitu__kept_forget_chunk(struct insitu__kept *k, uint32_t s) {
+  struct insitu__loader_slot *slot = &k->slot[s];
+  uint32_t *link = insitu__kept_chain(k, slot->array, slot->chunk, slot->field);
+
+  while (*link != s) link = &k->slot[*link].next;
+  *link = slot->next;
+  slot->known = false;
+}
+
+/* Takes a slot for rows that none holds; INSITU__KEPT_NONE: no slot is free for now. One that was
+ * never taken comes last, since its pages are not there yet; but where every chunk has a slot, it
+ * comes first, and chunks stay for the next epochs. */
+static uint32_t insitu__kept_take(struct insitu__kept *k, const struct insitu__kept_key *key) {
+  struct insitu__kept_pool *pool = insitu__kept_pool(k, key->array, key->part);
+  uint32_t s = pool->oldest;
+  bool left = pool->used < pool->n;
+  bool unused = left && (s == INSITU__KEPT_NONE || k->need[key->array].all);
+
+  if (s == INSITU__KEPT_NONE && !unused) return s;
+  if (unused) s = pool->first + pool->used++;
+  struct insitu__loader_slot *slot = &k->slot[s];
+  if (slot->known) insitu__kept_forget_chunk(k, s);
+  if (unused) insitu__kept_keep(k, s, key->until);
+  else insitu__kept_hold(k, s, key->until);
+  uint32_t *chain = insitu__kept_chain(k, key->array, key->chunk, key->field);
+  slot->chunk = key->chunk;
+  slot->field = key->field;
+  slot->first = key->first;
+  slot->last = key->last;
+  slot->begin = key->begin;
+  slot->base = key->base;
+  slot->window = key->window;
+  slot->there = slot->filled = false;
+  slot->known = true;
+  slot->next = *chain;
+  *chain = s;
+  return s;
+}
+
+/* Batch `number` is gathered, and all before it: slots that only these show are free again. */
+static void insitu__kept_release(struct insitu__kept *k, uint64_t number) {
+  uint32_t *from = &k->bucket[number % k->size.buckets], s = *from, later;
+
+  *from = INSITU__KEPT_NONE;
+  for (; s != INSITU__KEPT_NONE; s = later) {
+    struct insitu__loader_slot *slot = &k->slot[s];
+    uint32_t *to = &k->bucket[slot->until % k->size.buckets];
+    later = slot->later;
+    if (slot->until == number) {
+      if (slot->filled) insitu__kept_forget_chunk(k, s); /* a damaged one is read again */
+      insitu__kept_give(k, s);
+    } else {
+      slot->later = *to;
+      *to = s;
+    }
+  }
+}
+
+/* Describes the copies of every region's fields, for what is shown now. */
+static void insitu__kept_boxes(struct insitu__kept *k, const struct insitu__geometry *g) {
+  uint32_t n = 0;
+
+  for (uint64_t i = 0; i < g->n_regions; i++) {
+    const struct insitu__geometry_region *r = &g->regions[i];
+    const struct insitu__geometry_variable *v = &g->variables[r->variable];
+    const struct insitu__geometry_array *a = &g->arrays[r->array];
+    uint64_t tile[INSITU__MAX_DIMS], f = 0;
+    k->first_box[i] = n;
+    for (; (f = insitu__geometry_next_of(a, r->tile_lo, r->tile_hi, f)) != UINT64_MAX; f++) {
+      insitu__geometry_field(a, NULL, f, tile);
+      insitu_status status = insitu__fetch_box(&a->zarr, a->drawn_mask, tile, &r->box, a->stride,
+          v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &k->box[n++], NULL);
+      assert(!status); /* open refuses what cannot be converted */
+      (void)status;
+    }
+  }
+}
+
+/* ---- records (reactor thread) ---- */
+
+static struct insitu__kept_record *insitu__kept_record(struct insitu__kept *k, uint64_t number) {
+  return &k->record[number % k->size.depth];
+}
+
+/* Notes the next row of a batch, whose anchor is given. */
+static void insitu__kept_row(
+    struct insitu__kept_record *record, const int64_t *anchor, unsigned n_axes) {
+  memcpy(record->anchor + record->rows * n_axes, anchor, n_axes * sizeof *anchor);
+  record->first[record->rows++] = (uint32_t)record->n;
+}
+
+/* Whether every chunk that a scanned batch shows is there. */
+static bool insitu__kept_complete(struct insitu__kept *k, struct insitu__kept_record *record) {
+  if (!record->scanned) return false;
+  while (record->there < record->n && k->slot[record->reference[record->there]].there)
+    record->there++;
+  return record->there == record->n;
+}
+
+/* ---- gathering ---- */
+
+/* Copies what a row shows of one slot: n neighbouring rows of the chunk, each shown by the next
+ * view, `offset` bytes from the chunk's begin. */
+static void insitu__kept_copy(const struct insitu__loader_slot *slot,
+    const struct insitu__geometry_array *a, const struct insitu__box *box, uint64_t offset,
+    uint64_t n, unsigned char *dst, uint64_t step_bytes) {
+  uint64_t stride = a->row_stride;
+  const unsigned char *src = slot->memory + (offset - slot->begin);
+
+  if (slot->filled) {
+    uint64_t length;
+    const unsigned char *fill = insitu__zarr_fill_pattern(&a->zarr, &length);
+    for (; n; n--, dst += step_bytes) insitu__box_fill(box, fill, length, dst);
+  } else if (n > 1 && step_bytes == stride && insitu__box_is_copy(box, stride)) {
+    memcpy(dst, src, n * stride);
+  } else {
+    for (; n; n--, src += stride, dst += step_bytes) insitu__box_copy(box, src, dst);
+  }
+}
+
+/* Gathers one row. The walk is that of the scan: see insitu__plan_scan_touch. */
+static void insitu__kept_gather_row(const struct insitu__kept_job *job, uint64_t row) {
+  const insitu_iter *it = job->it;
+  const struct insitu__kept *k = it->kept;
+  const struct insitu__geometry *g = it->plan.shown;
+  const int64_t *anchor = job->record->anchor + row * g->n_drawn;
+  const uint32_t *reference = job->record->reference + job->record->first[row];
+
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    for (uint64_t v = 0, n; v < a->n_views; v += n) {
+      const struct insitu__geometry_view *view = &a->views[v];
+      const struct insitu__geometry_region *r = &g->regions[view->region];
+      const struct insitu__geometry_variable *shown = &g->variables[r->variable];
+      const struct insitu__geometry_output *out = &g->outputs[shown->output];
+      unsigned char *dst = insitu__rows_rows(job->slab, out) + row * out->row_bytes + view->dst;
+      const struct insitu__box *box = &k->box[k->first_box[view->region]];
+      uint64_t offset = insitu__geometry_offset(a, view, anchor);
+      insitu__geometry_touch_group(a, view, anchor, &n);
+      for (uint64_t f = 0; f < r->fields; f++)
+        insitu__kept_copy(&k->slot[*reference++], a, &box[f], offset, n, dst, shown->step_bytes);
+    }
+  }
+}
+
+/* Gathers the rows of a job, on a worker. */
+static void insitu__kept_gather(void *arg, unsigned worker) {
+  const struct insitu__kept_job *job = arg;
+  (void)worker;
+
+  for (uint64_t row = job->first; row < job->last; row++) insitu__kept_gather_row(job, row);
+  insitu__rows_count_down(job->it, job->slab, 1);
+}
+
+/* A job is done: its batch, too, with the last of them. Then slots become free. */
+static void insitu__kept_end(insitu_iter *it, struct insitu__kept_record *record) {
+  struct insitu__kept *k = it->kept;
+
+  if (--record->jobs == 0) record->gathered = true;
+  while ((record = insitu__kept_record(k, k->gathered))->gathered) {
+    insitu__kept_forget(record);
+    insitu__kept_release(k, k->gathered++);
+  }
+  it->sched.gathers--;
+  insitu__tile_quiet(it);
+}
+
+/* The coroutine of a job. */
+static void insitu__kept_await(void *arg) {
+  struct insitu__kept_job *job = arg;
+
+  insitu__reactor_work_await(&job->it->loader->reactor, insitu__kept_gather, job);
+  insitu__kept_end(job->it, job->record);
+}
+
+/* Starts to gather a batch, whose slab is given, and whose chunks are all there. */
+static void insitu__kept_start(insitu_iter *it, struct insitu__loader_slab *slab) {
+  struct insitu__reactor *r = &it->loader->reactor;
+  struct insitu__kept_record *record = insitu__kept_record(it->kept, slab->number);
+  uint64_t jobs = insitu__base_min(insitu__kept_jobs(it->loader), record->rows);
+  jobs = insitu__base_max(1, jobs);
+
+  it->kept->gathering = slab->number + 1;
+  it->sched.gathers += jobs;
+  record->jobs = (unsigned)jobs;
+  atomic_store_explicit(&slab->pending, jobs, memory_order_relaxed);
+  for (uint64_t i = 0; i < jobs; i++) {
+    struct insitu__kept_job *job = &record->job[i];
+    *job = (struct insitu__kept_job){.it = it,
+        .record = record,
+        .slab = slab,
+        .first = record->rows * i / jobs,
+        .last = record->rows * (i + 1) / jobs};
+    if (!insitu__reactor_spawn(r, insitu__kept_await, job)) continue;
+    insitu__kept_gather(job, r->workers.n); /* without memory for a coroutine */
+    insitu__kept_end(it, record);
+    insitu__reactor_wake(r); /* the scan may go on */
+  }
 }
 
 /* >>pass --------------------------------------------------------------------------------------- */
@@ -35371,7 +39438,7 @@ static void insitu__tile_bunch_await(void *arg) {
  * iterator's order up to prefetch_depth batches past the next one. The scan gives a slab to a batch
  * at its first row and starts a tile at a chunk's first touch. Workers fill slabs; next delivers
  * them in order. The ring is large enough for all batches that a window may reach, so nothing can
- * deadlock.
+ * deadlock. With INSITU_GATHER a batch gets its slab once its chunks are there: see >>kept.
  *
  *   batches by number:   start ...  next ...  uploaded ...  scan ...  assigned
  *                            held       ready         filling    slabs of an open window
@@ -35414,14 +39481,14 @@ static void insitu__pass_slab_recycle(insitu_iter *it, struct insitu__loader_sla
 /* Maps a slab's memory; else it->sched.unprepared has the error. On a worker where memory is not
  * simply mapped: that takes its time. */
 static void insitu__pass_slab_map(void *arg, unsigned worker) {
-  insitu_iter *it = (insitu_iter *)arg;
+  insitu_iter *it = arg;
   struct insitu__loader_slab *slab = it->sched.preparing;
   uint64_t plain = it->slab_bytes - it->pinned_bytes;
   (void)worker;
-  slab->memory = (unsigned char *)insitu__device_alloc(
-      &it->device, plain, INSITU_HOST, 0, NULL, &it->sched.unprepared);
+  slab->memory =
+      insitu__device_alloc(&it->device, plain, INSITU_HOST, 0, NULL, &it->sched.unprepared);
   if (!slab->memory || !it->pinned_bytes) return;
-  slab->pinned = (unsigned char *)insitu__device_alloc(
+  slab->pinned = insitu__device_alloc(
       &it->device, it->pinned_bytes, INSITU_PINNED, it->device.device, NULL, &it->sched.unprepared);
   if (!slab->pinned) insitu__pass_slab_free(it, slab);
 }
@@ -35439,7 +39506,7 @@ static void insitu__pass_slab_mapped(insitu_iter *it) {
  * polled again whether somebody still uses that. The pump polls: CUDA's calls need more stack than
  * a coroutine has. */
 static void insitu__pass_prepare_await(void *arg) {
-  insitu_iter *it = (insitu_iter *)arg;
+  insitu_iter *it = arg;
   struct insitu__loader_slab *slab = it->sched.preparing;
   struct insitu__reactor *r = &it->loader->reactor;
   if (slab->memory) {
@@ -35502,7 +39569,7 @@ static void insitu__pass_no_memory(insitu_iter *it, uint64_t number) {
 
   if (known->status < 0) cause = known->message;
   insitu__error_set(&error, known->status < 0 ? known->status : INSITU_E_NOMEM,
-      "rank %d, batch: %.900s", (int)it->loader->config.rank, cause);
+      "rank %d, batch: %.900s", it->loader->config.rank, cause);
   insitu__tile_damage(it, number, &error);
 }
 
@@ -35570,18 +39637,17 @@ static void insitu__pass_launch(insitu_loader *ld) {
   if (t) insitu__pass_spawn(t, insitu__tile_bunch_await);
 }
 
-/* Takes a free tile for the chunk that the scan has come to, and starts it: alone, or in a bunch.
- * base: the number of the epoch's first batch. */
-static void insitu__pass_start(insitu_iter *it, uint64_t base) {
+/* Makes the next free tile, which stays free, one of the chunk that the scan has come to. base: the
+ * number of the epoch's first batch. */
+static struct insitu__loader_tile *insitu__pass_tile(insitu_iter *it, uint64_t base) {
   insitu_loader *ld = it->loader;
   struct insitu__loader_tile *t = ld->sched.free;
-  ld->sched.free = t->next;
-  t->next = NULL;
   t->iter = it;
   t->order = it->sched.scan.order;
   t->window = it->sched.scan.current->window;
   t->array = &it->plan.shown->arrays[it->sched.scan.array];
   t->zarr = &ld->geometry.arrays[it->sched.scan.array].zarr;
+  t->slot = NULL;
   t->chunk = it->sched.scan.chunk;
   t->field = it->sched.scan.field;
   t->base = base;
@@ -35589,16 +39655,23 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base) {
   t->listed = UINT64_MAX;
   t->map = (struct insitu__plan_map){.plan = &it->plan, .order = t->order, .window = &t->window};
   t->ranged = false;
+  return t;
+}
+
+/* Takes that tile and starts it: alone, or in a bunch. slot: where the chunk is kept, or NULL. */
+static void insitu__pass_start(insitu_iter *it, uint64_t base, struct insitu__loader_slot *slot) {
+  insitu_loader *ld = it->loader;
+  struct insitu__loader_tile *t = insitu__pass_tile(it, base);
+  ld->sched.free = t->next;
+  t->next = NULL;
+  t->slot = slot;
   if (!ld->sched.pump_now) ld->sched.pump_now = insitu__report_clock(ld);
   t->started_at = ld->sched.pump_now;
   atomic_store_explicit(&t->stage, INSITU__LOADER_WAITING, memory_order_relaxed);
   it->sched.inflight[t->order == &it->order[1]]++;
   insitu__loader_peak(&ld->count.inflight_peak, ++ld->sched.inflight);
   if (ld->sched.inflight == 1) insitu__reactor_gate_open(&ld->sched.in_flight);
-  const struct insitu__geometry_array *a = t->array;
-  bool tried = ld->reactor.workers.n && a->zarr.source->store.ops->read_now &&
-               a->bound <= INSITU__LOADER_TRIED && !a->zarr.n_levels;
-  if (!tried || ld->sched.untried) {
+  if (ld->sched.untried || !insitu__tile_may_try(t)) {
     ld->sched.untried -= ld->sched.untried > 0;
     insitu__pass_spawn(t, insitu__tile_await);
     return;
@@ -35607,7 +39680,7 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base) {
   if (ld->sched.bunch) ld->sched.bunch_last->next = t;
   else ld->sched.bunch = t;
   ld->sched.bunch_last = t;
-  ld->sched.bunch_bytes += a->bound;
+  ld->sched.bunch_bytes += t->array->bound;
   /* So small that tiles in flight make two jobs for each worker. */
   uint64_t share = insitu__base_max(1, ld->config.max_inflight / (2 * ld->config.decode_threads));
   if (++ld->sched.n_bunch >= insitu__base_min(share, INSITU__LOADER_BUNCH) ||
@@ -35618,31 +39691,148 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base) {
 /* Writes what a row of a batch tells of itself: its index on the first axis of the draw space and,
  * where there are several, on all of them; its coordinates and its time. */
 static void insitu__pass_row(const insitu_iter *it, const struct insitu__loader_slab *slab,
-    uint64_t row, const int64_t *anchor) {
+    const struct insitu__order *order, uint64_t row, const int64_t *anchor) {
   const struct insitu__geometry *g = it->plan.shown;
   const struct insitu__loader_coordinate *c = it->loader->coordinate;
   double *value = (double *)(void *)(slab->memory + g->coordinates) + row * g->n_public;
   int64_t index[INSITU__MAX_AXES] = {0};
 
-  insitu__plan_index(&it->plan, it->sched.scan.order, anchor, index);
+  insitu__plan_index(&it->plan, order, anchor, index);
   ((int64_t *)(void *)(slab->memory + g->indices))[row] = index[0];
   if (g->n_public > 1)
     memcpy(slab->memory + g->places + row * g->n_public * sizeof *index, index,
         g->n_public * sizeof *index);
 
-  if (!c[g->along].bits) return;
-  for (unsigned k = 0; k < g->n_public; k++) value[k] = __builtin_nan("");
-  for (unsigned k = 0; k < g->n_drawn; k++)
-    if (c[k].bits) value[g->axes[k].number] = insitu__dates_value(&c[k], (uint64_t)anchor[k]);
+  if (g->n_drawn ? !c[g->along].bits : !it->loader->config.coordinates) return;
+  for (unsigned k = 0; k < g->n_public; k++) {
+    unsigned number = insitu__geometry_public(g, k);
+    bool inside = index[number] >= 0 && (uint64_t)index[number] < c[k].n; /* n 0: there is none */
+    value[number] =
+        inside ? insitu__dates_value(&c[k], (uint64_t)index[number]) : __builtin_nan("");
+  }
   if (c[g->along].dated)
     ((int64_t *)(void *)(slab->memory + g->times))[row] =
         insitu__dates_at(&c[g->along], (uint64_t)anchor[g->along]);
+}
+
+/* The next step of a scan: nothing new where a chunk waits. */
+static enum insitu__plan_event insitu__pass_step(insitu_iter *it) {
+  return it->sched.tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(&it->sched.scan);
+}
+
+/* A step of a scan that scatters. *started: a chunk is; false: it must wait. */
+static bool insitu__pass_step_scatter(insitu_iter *it, uint64_t base, bool *started) {
+  struct insitu__plan_scan *s = &it->sched.scan;
+  uint64_t number = base + s->batch;
+
+  if (!insitu__pass_place(it, number, number)) return false;
+  struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
+  switch (insitu__pass_step(it)) {
+  case INSITU__PLAN_ROW: insitu__pass_row(it, slab, s->order, s->row, s->anchor); break;
+  case INSITU__PLAN_BATCH:
+    insitu__rows_count_down(it, slab, INSITU__LOADER_SCANNING - s->batch_parts);
+    break;
+  case INSITU__PLAN_TILE:
+    it->sched.tile_waits = !insitu__pass_place(
+        it, base + insitu__plan_last_batch(&it->plan, &s->current->window), number);
+    if (it->sched.tile_waits) return false;
+    insitu__pass_start(it, base, NULL);
+    *started = true;
+    break;
+  }
+
+  return true;
+}
+
+/* Decides which slot a window is charged with for rows [key->first, key->last), which no slot holds
+ * for it: its size, the rows that it is to hold, and until when. See the head of >>kept. */
+static void insitu__pass_charge(insitu_iter *it, uint64_t base, struct insitu__kept_key *key) {
+  const struct insitu__geometry_array *a = &it->plan.geometry->arrays[key->array];
+  const struct insitu__kept_need *need = &it->kept->need[key->array];
+  uint64_t row = key->first, group = it->plan.part->line[a->along].group;
+  struct insitu__loader_tile *t = insitu__pass_tile(it, base);
+
+  insitu__tile_part(t);
+  if (need->early) key->until = base + t->end;
+  if (!need->parts) return;
+  key->first = t->part_first;
+  key->last = t->part_last;
+  if (!need->part_rows) return;
+
+  struct insitu__geometry_interval piece =
+      insitu__kept_piece(a, group, it->sched.scan.anchor[0], key->chunk, row);
+  if ((uint64_t)(piece.hi - piece.lo) > need->part_rows) return;
+  key->part = key->last - key->first <= need->part_rows;
+  if (!key->part && t->part_run <= need->part_rows) { /* no longer piece is known */
+    key->first = insitu__base_max(key->first, (uint64_t)piece.lo);
+    key->last = insitu__base_min(key->last, (uint64_t)piece.hi);
+    key->part = true;
+  }
+  if (key->part) key->begin = key->first * a->row_stride;
+}
+
+/* The slot that shows what the scan has come to. *known: it was there, or is being read; else it is
+ * new, or INSITU__KEPT_NONE: none is free. */
+static uint32_t insitu__pass_slot(insitu_iter *it, uint64_t base, bool *known) {
+  const struct insitu__plan_scan *s = &it->sched.scan;
+  const struct insitu__geometry_array *a = &it->plan.shown->arrays[s->array];
+  struct insitu__kept *k = it->kept;
+  struct insitu__kept_key key = {.array = s->array,
+      .chunk = s->chunk,
+      .field = s->field,
+      .last = a->rows,
+      .until = base + insitu__plan_last_batch(&it->plan, &s->current->window),
+      .batch = base + s->batch,
+      .base = base,
+      .window = s->current->window.index * it->plan.layout.lanes + s->current->window.lane};
+  const struct insitu__kept_need *need = &k->need[s->array];
+  uint32_t slot = INSITU__KEPT_NONE;
+
+  if (need->parts) {
+    key.first = insitu__geometry_offset(a, s->view, s->anchor) / a->row_stride;
+    key.last = key.first + s->views;
+  }
+  if (need->parts || need->early) {
+    slot = insitu__kept_find(k, &key);
+    if (slot == INSITU__KEPT_NONE) insitu__pass_charge(it, base, &key);
+  }
+
+  if (slot == INSITU__KEPT_NONE) slot = insitu__kept_find_longer(k, &key);
+  *known = slot != INSITU__KEPT_NONE;
+  return *known ? slot : insitu__kept_take(k, &key);
+}
+
+/* The same of a scan whose chunks are kept. */
+static bool insitu__pass_step_gather(insitu_iter *it, uint64_t base, bool *started) {
+  struct insitu__plan_scan *s = &it->sched.scan;
+  struct insitu__kept *k = it->kept;
+  struct insitu__kept_record *record = insitu__kept_record(k, base + s->batch);
+
+  switch (insitu__pass_step(it)) {
+  case INSITU__PLAN_ROW: insitu__kept_row(record, s->anchor, it->plan.shown->n_drawn); break;
+  case INSITU__PLAN_BATCH: record->scanned = true; break;
+  case INSITU__PLAN_TILE: {
+    bool known;
+    uint32_t slot = insitu__pass_slot(it, base, &known);
+    it->sched.tile_waits = slot == INSITU__KEPT_NONE;
+    assert(!it->sched.tile_waits || base + s->batch > k->gathered); /* see the head of >>kept */
+    if (it->sched.tile_waits) return false;
+    record->reference[record->n++] = slot;
+    if (known) break;
+    insitu__pass_start(it, base, &k->slot[slot]);
+    *started = true;
+    break;
+  }
+  }
+
+  return true;
 }
 
 /* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
 static bool insitu__pass_scan(insitu_iter *it) {
   struct insitu__plan_scan *s = &it->sched.scan;
   uint64_t limit = it->sched.stopping ? 0 : insitu__pass_limit(it);
+  if (it->kept) limit = insitu__base_min(limit, it->kept->gathered + it->kept->size.depth);
   for (;;) {
     /* Behind the epoch's last batch the scan goes on with the next epoch. */
     if (s->batch == it->batches && it->sched.scan_epoch * it->batches + s->batch < limit) {
@@ -35654,22 +39844,33 @@ static bool insitu__pass_scan(insitu_iter *it) {
       it->sched.scan_epoch = epoch;
       insitu__plan_scan_seek(s, &it->order[epoch & 1], 0);
     }
-    uint64_t base = it->sched.scan_epoch * it->batches, number = base + s->batch;
-    if (number >= limit) return false;
-    if (!insitu__pass_place(it, number, number)) return false;
+    uint64_t base = it->sched.scan_epoch * it->batches;
+    bool started = false;
+    if (base + s->batch >= limit) return false;
+    bool went = it->kept ? insitu__pass_step_gather(it, base, &started)
+                         : insitu__pass_step_scatter(it, base, &started);
+    if (!went || started) return started;
+  }
+}
+
+/* Begins to gather the batches whose chunks are all there, in order, up to n_ring past next. */
+static void insitu__pass_gather(insitu_iter *it) {
+  struct insitu__kept *k = it->kept;
+  const struct insitu__geometry *g = it->plan.shown;
+
+  while (!it->sched.stopping) {
+    uint64_t number = k->gathering;
+    struct insitu__kept_record *record = insitu__kept_record(k, number);
+    pthread_mutex_lock(&it->lock);
+    bool wanted = number < it->shared.next + it->n_ring && number < it->shared.first_damaged;
+    pthread_mutex_unlock(&it->lock);
+    if (!wanted || number - k->gathered >= k->size.depth) return;
+    if (!insitu__kept_complete(k, record) || !insitu__pass_place(it, number, number)) return;
     struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
-    switch (it->sched.tile_waits ? INSITU__PLAN_TILE : insitu__plan_scan_step(s)) {
-    case INSITU__PLAN_ROW: insitu__pass_row(it, slab, s->row, s->anchor); break;
-    case INSITU__PLAN_BATCH:
-      insitu__rows_count_down(it, slab, INSITU__LOADER_SCANNING - s->batch_parts);
-      break;
-    case INSITU__PLAN_TILE:
-      it->sched.tile_waits = !insitu__pass_place(
-          it, base + insitu__plan_last_batch(&it->plan, &s->current->window), number);
-      if (it->sched.tile_waits) return false;
-      insitu__pass_start(it, base);
-      return true;
-    }
+    const struct insitu__order *order = &it->order[number / it->batches & 1];
+    for (uint64_t row = 0; row < record->rows; row++)
+      insitu__pass_row(it, slab, order, row, record->anchor + row * g->n_drawn);
+    insitu__kept_start(it, slab);
   }
 }
 
@@ -35689,7 +39890,7 @@ static void insitu__pass_upload(insitu_iter *it) {
         insitu__device_upload(d, slab->parts, slab->pinned, slab->rows > 0, &cause);
     if (status) {
       insitu__error_set(&error, status, "rank %d, upload, batch %" PRIu64 ": %.900s",
-          (int)it->loader->config.rank, slab->number % it->batches, cause.message);
+          it->loader->config.rank, slab->number % it->batches, cause.message);
       it->shared.first_damaged = it->shared.uploaded;
       it->shared.error = error;
     } else {
@@ -35705,8 +39906,20 @@ static void insitu__pass_upload(insitu_iter *it) {
 }
 
 /* Starts as many chunks as max_inflight allows, one of each iterator in turn. */
+static void insitu__pass_scan_all(insitu_loader *ld) {
+  /* With shards the scan waits for some free tiles: neighbours in a shard then come together. */
+  uint64_t most = ld->config.max_inflight, enough = most / INSITU__LOADER_FREE_SHARE;
+  if (ld->footprint.slot_bytes && most - ld->sched.inflight < enough) return;
+  for (bool any = true; any;) {
+    any = false;
+    for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter)
+      if (ld->sched.free) any |= insitu__pass_scan(it);
+  }
+}
+
+/* Has batches uploaded, chunks started and rows gathered, as far as there is room. */
 static void insitu__pass_pump(void *arg) {
-  insitu_loader *ld = (insitu_loader *)arg;
+  insitu_loader *ld = arg;
   bool cancelled = insitu__fetch_cancelled(ld);
   if (cancelled) insitu__store_give_up(&ld->source.store, true);
   if (ld->sched.overdue) insitu__report_warn(ld);
@@ -35722,15 +39935,9 @@ static void insitu__pass_pump(void *arg) {
     }
   }
 
-  /* With shards the scan waits for some free tiles: neighbours in a shard then come together. */
-  uint64_t most = ld->config.max_inflight, enough = most / INSITU__LOADER_FREE_SHARE;
-  if (!cancelled && ld->footprint.slot_bytes && most - ld->sched.inflight < enough) return;
-  for (bool any = !cancelled; any;) {
-    any = false;
-    for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter)
-      if (ld->sched.free) any |= insitu__pass_scan(it);
-  }
-
+  if (!cancelled) insitu__pass_scan_all(ld);
+  for (insitu_iter *it = ld->sched.iters; !cancelled && it; it = it->sched.next_iter)
+    if (it->kept) insitu__pass_gather(it); /* also what the scan has just completed */
   insitu__pass_launch(ld);
 }
 
@@ -35757,6 +39964,7 @@ static void insitu__pass_bank_free(const insitu_iter *it, struct insitu__loader_
 
 /* Frees what goes with an iterator's plan: orders, the ring, tables. */
 static void insitu__pass_tables_free(insitu_iter *it) {
+  insitu__kept_free(it->kept);
   insitu__mem_free(it->ring);
   insitu__mem_free(it->arrived);
   insitu__plan_scan_free(&it->sched.scan);
@@ -35806,7 +40014,7 @@ static void insitu__pass_on_device(const insitu_iter *it, void (*fn)(void *arg),
 
 /* insitu__pass_free_iter, on the iterator's device. */
 static void insitu__pass_free_iter_now(void *arg) {
-  insitu_iter *it = (insitu_iter *)arg;
+  insitu_iter *it = arg;
   insitu__pass_free_contents(it);
   insitu__pass_unref_iter(it);
 }
@@ -35853,16 +40061,14 @@ static void insitu__pass_slab_init(
 static struct insitu__loader_bank *insitu__pass_bank_new(
     insitu_iter *it, uint64_t n, struct insitu__loader_slab **free) {
   uint64_t outputs = n * it->loader->geometry.n_outputs;
-  struct insitu__loader_bank *bank =
-      (struct insitu__loader_bank *)insitu__mem_alloc(1, sizeof *bank);
+  struct insitu__loader_bank *bank = insitu__mem_alloc(1, sizeof *bank);
 
   if (!bank) return NULL;
   bank->n = n;
-  bank->slabs = (struct insitu__loader_slab *)insitu__mem_alloc(n, sizeof *bank->slabs);
-  bank->arrays = (insitu_array *)insitu__mem_alloc(outputs, sizeof *bank->arrays);
-  bank->shapes = (struct insitu__loader_shape *)insitu__mem_alloc(outputs, sizeof *bank->shapes);
-  bank->parts =
-      (struct insitu__device_part *)insitu__mem_alloc(n * it->device.n_rings, sizeof *bank->parts);
+  bank->slabs = insitu__mem_alloc(n, sizeof *bank->slabs);
+  bank->arrays = insitu__mem_alloc(outputs, sizeof *bank->arrays);
+  bank->shapes = insitu__mem_alloc(outputs, sizeof *bank->shapes);
+  bank->parts = insitu__mem_alloc(n * it->device.n_rings, sizeof *bank->parts);
   if (!bank->slabs || !bank->arrays || !bank->shapes || !bank->parts) {
     insitu__pass_bank_free(it, bank);
     return NULL;
@@ -35881,8 +40087,11 @@ static struct insitu__loader_bank *insitu__pass_bank_new(
 static insitu_status insitu__pass_plan(const insitu_loader *ld, const insitu_iter_desc *desc,
     struct insitu__plan *p, insitu_error *err) {
   bool shuffled = desc->order ? desc->order == INSITU_SHUFFLED : desc->split == INSITU_TRAIN;
-  return insitu__plan_init(p, &ld->geometry, &ld->split, desc->split,
+  insitu_status status = insitu__plan_init(p, &ld->geometry, &ld->split, desc->split,
       shuffled ? INSITU_SHUFFLED : INSITU_SEQUENTIAL, &ld->config, err);
+  bool open = insitu__config_defaulted(ld, offsetof(insitu_loader_desc, block_chunks));
+  if (!status && open && !ld->config.lanes) insitu__plan_shorten(p, ld->rule.rows);
+  return status;
 }
 
 /* The number of slabs for undelivered batches: while the scan stands at the last of prefetch_depth
@@ -35907,11 +40116,25 @@ static insitu_status insitu__pass_iter_orders(
 
   if (status) return status;
   it->batches = it->order[0].batches;
-  it->n_ring = insitu__pass_ring(it->loader, insitu__order_span(&it->order[0]));
-  it->n_slabs = it->n_ring + it->max_held;
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_ARG,
       "iterator: %" PRIu64 " batches an epoch are more than 2^42; raise batch_size", it->batches);
+}
+
+/* Chooses an iterator's assembly, and sets the sizes that follow. asked: as insitu__kept_choose has
+ * it. */
+static insitu_status insitu__pass_iter_assembly(insitu_iter *it, int32_t asked, insitu_error *err) {
+  uint64_t span = insitu__order_span(&it->order[0]);
+  struct insitu__kept_choice choice;
+  it->n_ring = insitu__pass_ring(it->loader, span);
+  insitu_status status = insitu__kept_choose(
+      it->loader, &it->plan, asked, span, it->n_ring + it->max_held, it->max_held, &choice, err);
+  if (status) return status;
+  it->kept_bytes = choice.gather ? choice.size.bytes : 0;
+  it->kept_size = choice.size;
+  if (choice.gather) it->n_ring = choice.size.ahead;
+  it->n_slabs = it->n_ring + it->max_held;
+  return INSITU_OK;
 }
 
 /* Sets what an iterator's desc decides: plan, orders, sizes, how its devices allocate. */
@@ -35921,6 +40144,7 @@ static insitu_status insitu__pass_iter_init(
   it->max_held = insitu__pass_max_held(desc);
   insitu_status status = insitu__pass_plan(ld, desc, &it->plan, err);
   if (!status) status = insitu__pass_iter_orders(it, desc->epoch, err);
+  if (!status) status = insitu__pass_iter_assembly(it, ld->config.assembly, err);
   if (status) return status;
   it->slab_bytes = ld->geometry.slab_bytes;
   it->pinned_bytes = ld->geometry.pinned_bytes;
@@ -35977,7 +40201,7 @@ static insitu_status insitu__pass_device_room(
       "iterator %s: %" PRIu64 " batches (max_held and one more) of %" PRIu64
       " bytes each do not fit on device %d, where %" PRIu64 " bytes are left (%" PRIu64
       " are taken by other iterators and fixed variables%s); lower batch_size or max_held%s",
-      insitu__split_names[it->split], slots, g->bytes, (int)g->device, left, taken,
+      insitu__split_names[it->split], slots, g->bytes, g->device, left, taken,
       limited ? ", and device_budget allows no more" : "",
       limited ? ", or raise device_budget" : "");
 }
@@ -35987,7 +40211,7 @@ static insitu_status insitu__pass_iter_devices(insitu_iter *it, insitu_error *er
   const struct insitu__geometry *g = &it->loader->geometry;
   struct insitu__device *d = &it->device;
   insitu_status status = INSITU_OK;
-  d->rings = (struct insitu__device_ring *)insitu__mem_alloc(g->n_devices, sizeof *d->rings);
+  d->rings = insitu__mem_alloc(g->n_devices, sizeof *d->rings);
   if (!d->rings)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "iterator: no memory for its tables; give the process more memory");
@@ -36038,6 +40262,7 @@ static insitu_status insitu__pass_iter_events(insitu_iter *it, insitu_error *err
 static uint64_t insitu__pass_iter_bytes(const insitu_iter *it, uint64_t structs, uint64_t *tables) {
   uint64_t bytes, scan = insitu__plan_scan_bytes(&it->plan, &it->order[0]);
   *tables = insitu__pass_tables(it->loader, scan, structs);
+  *tables = insitu__codec_add_saturating(*tables, it->kept_bytes);
   bool ok = insitu__base_mul(it->n_slabs, it->loader->geometry.slab_bytes, &bytes) &&
             insitu__base_add(bytes, *tables, &bytes);
   return ok ? bytes : UINT64_MAX;
@@ -36045,16 +40270,63 @@ static uint64_t insitu__pass_iter_bytes(const insitu_iter *it, uint64_t structs,
 
 /* Makes the ring of an iterator, and the tables of its plan. */
 static insitu_status insitu__pass_iter_tables(insitu_iter *it, insitu_error *err) {
-  it->ring = (struct insitu__loader_slab **)insitu__mem_alloc(
-      it->n_ring, sizeof(struct insitu__loader_slab *));
+  it->ring = insitu__mem_alloc(it->n_ring, sizeof(struct insitu__loader_slab *));
   it->n_arrived = insitu__pass_arrived(it->n_slabs);
-  it->arrived = (uint32_t *)insitu__mem_alloc(
+  it->arrived = insitu__mem_alloc(
       (it->loader->config.decode_threads + 1) * it->n_arrived, sizeof *it->arrived);
-  if (!it->ring || !it->arrived)
+  if (it->kept_bytes) it->kept = insitu__kept_new(it->loader, &it->plan, &it->kept_size);
+  if (!it->ring || !it->arrived || (it->kept_bytes && !it->kept))
     return insitu__error_set(err, INSITU_E_NOMEM,
         "iterator %s: no memory for its tables; give the process more memory",
         insitu__split_names[it->split]);
-  return insitu__plan_scan_init(&it->sched.scan, &it->plan, &it->order[0], err);
+  insitu_status status = insitu__plan_scan_init(&it->sched.scan, &it->plan, &it->order[0], err);
+  it->sched.scan.every = it->kept != NULL;
+  return status;
+}
+
+/* Bytes that an iterator would take with another block_chunks; UINT64_MAX: it cannot be opened. */
+static uint64_t insitu__pass_bytes_with(const insitu_iter *it, uint64_t block_chunks) {
+  const insitu_loader *ld = it->loader;
+  insitu_loader_desc as = ld->config;
+  uint64_t tables, bytes = UINT64_MAX;
+  insitu_error error = {0};
+  insitu_iter *to = insitu__mem_alloc(1, sizeof *to);
+  if (!to) return bytes;
+
+  as.block_chunks = block_chunks;
+  to->loader = it->loader;
+  to->split = it->split;
+  to->max_held = it->max_held;
+  insitu_status status = insitu__plan_init(&to->plan, &ld->geometry, &ld->split, it->split,
+      it->plan.layout.sequential ? INSITU_SEQUENTIAL : INSITU_SHUFFLED, &as, &error);
+  if (!status) status = insitu__pass_iter_orders(to, 0, &error);
+  if (!status) status = insitu__pass_iter_assembly(to, as.assembly, &error);
+  if (!status) bytes = insitu__pass_iter_bytes(to, to->n_slabs, &tables);
+  insitu__pass_tables_free(to);
+  insitu__mem_free(to);
+  return bytes;
+}
+
+/* An iterator that needs `bytes` does not fit into the `left` ones of memory_budget: names values
+ * that do. */
+static insitu_status insitu__pass_too_large(
+    const insitu_iter *it, uint64_t bytes, uint64_t tables, uint64_t left, insitu_error *err) {
+  const insitu_loader_desc *c = &it->loader->config;
+  uint64_t taken = c->memory_budget - left, block = c->block_chunks / 2;
+  char budget[48] = "";
+  char fits[80] = ", or lower block_chunks, batch_size, prefetch_depth or max_held";
+
+  while (block >= c->unit_chunks && insitu__pass_bytes_with(it, block) > left) block /= 2;
+  if (block >= c->unit_chunks)
+    snprintf(fits, sizeof fits, ", or set block_chunks to %" PRIu64 ", which fits", block);
+  if (bytes < UINT64_MAX - taken) snprintf(budget, sizeof budget, " to %" PRIu64, taken + bytes);
+  return insitu__error_set(err, INSITU_E_BUDGET,
+      "iterator %s: %" PRIu64 " + %" PRIu64 " batches (windows and prefetch + held) of %" PRIu64
+      " bytes each and %" PRIu64 " bytes of tables and kept chunks do not fit: %" PRIu64
+      " of memory_budget %" PRIu64 " are taken by chunks in flight, indexes of shards and other "
+      "iterators; raise memory_budget%s%s",
+      insitu__split_names[it->split], it->n_ring, it->max_held, it->slab_bytes, tables, taken,
+      c->memory_budget, budget, fits);
 }
 
 /* Reserves memory_budget for an iterator's slabs and tables, and makes the tables. Slabs are mapped
@@ -36064,23 +40336,16 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
   const struct insitu__geometry *g = &ld->geometry;
   uint64_t tables, left, bytes = insitu__pass_iter_bytes(it, it->n_slabs, &tables);
   if (!insitu__loader_reserve(ld, bytes, 1, &left))
-    return insitu__error_set(err, INSITU_E_BUDGET,
-        "iterator %s: %" PRIu64 " + %" PRIu64 " batches (windows and prefetch + held) of %" PRIu64
-        " bytes each and %" PRIu64 " bytes of tables do not fit: %" PRIu64
-        " of memory_budget %" PRIu64 " are taken by chunks in flight, indexes of shards and other "
-        "iterators; raise memory_budget, or "
-        "lower block_chunks, batch_size, prefetch_depth or max_held",
-        insitu__split_names[it->split], it->n_ring, it->max_held, it->slab_bytes, tables,
-        ld->config.memory_budget - left, ld->config.memory_budget);
+    return insitu__pass_too_large(it, bytes, tables, left, err);
 
   it->reserved = bytes;
   it->tables = tables;
   ld->budget.tables += tables;
   insitu__loader_memory(ld, tables);
-  it->names = (char *)insitu__mem_alloc(g->names_bytes, 1);
-  it->channels = (const char **)insitu__mem_alloc(g->n_channels, sizeof *it->channels);
+  it->names = insitu__mem_alloc(g->names_bytes, 1);
+  it->channels = insitu__mem_alloc(g->n_channels, sizeof *it->channels);
   if (it->names && it->channels) {
-    memcpy(it->names, g->names, (size_t)g->names_bytes);
+    memcpy(it->names, g->names, g->names_bytes);
     for (uint64_t i = 0; i < g->n_channels; i++)
       it->channels[i] = it->names + (g->channels[i] - g->names);
     it->banks = insitu__pass_bank_new(it, it->n_slabs, &it->shared.free);
@@ -36119,7 +40384,7 @@ static void insitu__pass_stop_await(insitu_iter *it) {
   it->sched.stopping = true;
   insitu__store_give_up(&it->loader->source.store, false);
   memset(&it->sched.idle, 0, sizeof it->sched.idle);
-  if (it->sched.inflight[0] || it->sched.inflight[1] || it->sched.preparing)
+  if (it->sched.inflight[0] || it->sched.inflight[1] || it->sched.preparing || it->sched.gathers)
     insitu__reactor_gate_await(&it->loader->reactor, &it->sched.idle);
 }
 
@@ -36134,11 +40399,13 @@ struct insitu__pass_move {
   /* NULL: the iterator keeps its plan. Else another one with its orders, sizes and tables; once the
    * iterator has moved, those that it had. */
   insitu_iter *other;
-  struct insitu__loader_slab *more;  /* slabs that the other plan needs besides */
-  struct insitu__loader_slab *fewer; /* once it has moved: those that it needs no more */
-  struct insitu__loader_bank *bank;  /* of `more`, what was made for it; it may be NULL */
-  struct insitu__device fences;      /* its spare ones, for the bank */
-  uint64_t taken;                    /* of memory_budget */
+  struct insitu__loader_units *units; /* that were cut for it; NULL: the iterator has had them */
+  struct insitu__loader_slab *more;   /* slabs that the other plan needs besides */
+  struct insitu__loader_slab *fewer;  /* once it has moved: those that it needs no more */
+  struct insitu__loader_bank *bank;   /* of `more`, what was made for it; it may be NULL */
+  struct insitu__device fences;       /* its spare ones, for the bank */
+  uint64_t taken;                     /* of memory_budget */
+  uint64_t same; /* kept_bytes that both plans need: the iterator's serve the other one, too */
 };
 
 /* Changes what an iterator shows. Nothing of it is in flight, and the lock is held. */
@@ -36151,7 +40418,7 @@ static void insitu__pass_show(insitu_iter *it, const struct insitu__geometry *g)
 }
 
 static void insitu__pass_swap(void *x, void *y, size_t n) {
-  unsigned char *a = (unsigned char *)x, *b = (unsigned char *)y;
+  unsigned char *a = x, *b = y;
 
   for (size_t i = 0; i < n; i++) {
     unsigned char c = a[i];
@@ -36165,15 +40432,22 @@ static void insitu__pass_swap(void *x, void *y, size_t n) {
  * the lock held. */
 static void insitu__pass_turn(struct insitu__pass_move *m) {
   insitu_iter *it = m->it, *other = m->other;
-  insitu__pass_swap(&it->plan, &other->plan, sizeof it->plan);
-  insitu__pass_swap(&it->order, &other->order, sizeof it->order);
-  insitu__pass_swap(&it->batches, &other->batches, sizeof it->batches);
-  insitu__pass_swap(&it->n_ring, &other->n_ring, sizeof it->n_ring);
-  insitu__pass_swap(&it->n_slabs, &other->n_slabs, sizeof it->n_slabs);
-  insitu__pass_swap(&it->ring, &other->ring, sizeof it->ring);
-  insitu__pass_swap(&it->arrived, &other->arrived, sizeof it->arrived);
-  insitu__pass_swap(&it->n_arrived, &other->n_arrived, sizeof it->n_arrived);
-  insitu__pass_swap(&it->sched.scan, &other->sched.scan, sizeof it->sched.scan);
+#define INSITU__PASS_SWAP(member) insitu__pass_swap(&it->member, &other->member, sizeof it->member)
+  INSITU__PASS_SWAP(plan);
+  INSITU__PASS_SWAP(order);
+  INSITU__PASS_SWAP(batches);
+  INSITU__PASS_SWAP(n_ring);
+  INSITU__PASS_SWAP(n_slabs);
+  INSITU__PASS_SWAP(ring);
+  INSITU__PASS_SWAP(arrived);
+  INSITU__PASS_SWAP(n_arrived);
+  INSITU__PASS_SWAP(kept);
+  INSITU__PASS_SWAP(kept_bytes);
+  INSITU__PASS_SWAP(kept_size);
+  insitu__kept_free(other->kept); /* its share of memory_budget is the other's now */
+  other->kept = NULL;
+  INSITU__PASS_SWAP(sched.scan);
+#undef INSITU__PASS_SWAP
   it->sched.scan.plan = &it->plan;
   other->sched.scan.plan = &other->plan;
   for (uint64_t n = it->n_slabs; n < other->n_slabs; n++) {
@@ -36198,7 +40472,7 @@ static void insitu__pass_turn(struct insitu__pass_move *m) {
 
 /* Drops the batches in flight and goes on elsewhere. The iterator must be in the loader's list. */
 static void insitu__pass_move_await(void *arg) {
-  struct insitu__pass_move *m = (struct insitu__pass_move *)arg;
+  struct insitu__pass_move *m = arg;
   insitu_iter *it = m->it;
   insitu__pass_stop_await(it);
   pthread_mutex_lock(&it->lock);
@@ -36222,6 +40496,10 @@ static void insitu__pass_move_await(void *arg) {
     it->shared.failed = false;
   }
   pthread_mutex_unlock(&it->lock);
+  if (it->kept) {
+    insitu__kept_reset(it->kept, number);
+    insitu__kept_boxes(it->kept, it->plan.shown);
+  }
   memset(it->tally, 0, sizeof it->tally);
   for (uint64_t i = 0; i < 2; i++) insitu__order_reset(&it->order[i], epoch + ((epoch ^ i) & 1));
   it->sched.scan_epoch = epoch;
@@ -36231,7 +40509,7 @@ static void insitu__pass_move_await(void *arg) {
 
 /* Puts a new iterator into the loader's list and starts it. */
 static void insitu__pass_list_await(void *arg) {
-  struct insitu__pass_move *m = (struct insitu__pass_move *)arg;
+  struct insitu__pass_move *m = arg;
   m->it->sched.next_iter = m->it->loader->sched.iters;
   m->it->loader->sched.iters = m->it;
   insitu__pass_move_await(m);
@@ -36239,7 +40517,7 @@ static void insitu__pass_list_await(void *arg) {
 
 /* Takes an iterator out of the loader's list once nothing of it is in flight. */
 static void insitu__pass_unlist_await(void *arg) {
-  insitu_iter *it = (insitu_iter *)arg;
+  insitu_iter *it = arg;
   insitu__pass_stop_await(it);
   insitu_iter **link = &it->loader->sched.iters;
   while (*link != it) link = &(*link)->sched.next_iter;
@@ -36257,9 +40535,11 @@ static void insitu__pass_unlist(insitu_iter *it) {
 
 /* insitu__pass_detach, on the iterator's device. */
 static void insitu__pass_detach_now(void *arg) {
-  insitu_iter *it = (insitu_iter *)arg;
+  insitu_iter *it = arg;
   struct insitu__device *d = &it->device;
   insitu__pass_unreserve(it);
+  insitu__kept_free(it->kept);
+  it->kept = NULL;
   pthread_mutex_lock(&it->lock);
   it->shared.closed = true;
   it->loader = NULL;
@@ -36337,7 +40617,7 @@ static void insitu__pass_state(
   memset(b, 0, sizeof out->bytes);
   memcpy(b, "INSITU\3", 7);
   b[7] = INSITU_ORDER_VERSION;
-  for (size_t i = 0; i < sizeof word / sizeof *word; i++)
+  for (size_t i = 0; i < INSITU__BASE_COUNT(word); i++)
     insitu__base_store64(b + INSITU__PASS_STATE_GEOMETRY + 8 * i, word[i]);
   insitu__base_store64(
       b + INSITU__PASS_STATE_CHECK, insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK));
@@ -36346,7 +40626,7 @@ static void insitu__pass_state(
 /* Whether bytes are a state of this version. */
 static insitu_status insitu__pass_state_whole(const insitu_state *state, insitu_error *err) {
   const unsigned char *b = state->bytes;
-  if (memcmp(b, "INSITU", 6) != 0)
+  if (memcmp(b, "INSITU", 6))
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: these %zu bytes are no state; give what a batch's `after` held",
         sizeof state->bytes);
@@ -36394,7 +40674,7 @@ static insitu_status insitu__pass_state_same(
       {INSITU__PASS_STATE_SPLIT, false, "the split"}, {INSITU__PASS_STATE_SEED, true, "seed"},
       {INSITU__PASS_STATE_GLOBAL, true, "the global batch (batch_size x world)"},
       {INSITU__PASS_STATE_LANES, true, "world, which a sequential order is cut by"}};
-  for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
+  for (size_t i = 0; i < INSITU__BASE_COUNT(field); i++) {
     uint64_t theirs = insitu__base_load64(b + field[i].at),
              ours = insitu__base_load64(mine.bytes + field[i].at),
              samples = insitu__base_load64(b + INSITU__PASS_STATE_SAMPLES);
@@ -36466,7 +40746,7 @@ static insitu_status insitu__pass_state_adopt(
 
   if (insitu__config_defaulted(ld, offsetof(insitu_loader_desc, block_chunks)))
     as->block_chunks = block;
-  else if (insitu__plan_window(c->block_chunks, units, lanes) != window)
+  else if (insitu__rule_lane_window(c->block_chunks, units, lanes) != window)
     return insitu__pass_state_differs("block_chunks", block, c->block_chunks, err);
   return INSITU_OK;
 }
@@ -36496,9 +40776,10 @@ static insitu_status insitu__pass_state_check(
  *
  * Batches that are held stay where they are: slabs are added or taken away, never exchanged. */
 
-/* The iterator's anchors in units of so many samples. */
-static insitu_status insitu__pass_units(
-    insitu_iter *it, uint64_t unit_rows, const struct insitu__split **out, insitu_error *err) {
+/* The iterator's anchors in units of so many samples. m->units: where they are new. */
+static insitu_status insitu__pass_units(struct insitu__pass_move *m, uint64_t unit_rows,
+    const struct insitu__split **out, insitu_error *err) {
+  const insitu_iter *it = m->it;
   const struct insitu__split *split = &it->loader->split;
   struct insitu__loader_units *u = it->units;
   *out = split;
@@ -36509,7 +40790,7 @@ static insitu_status insitu__pass_units(
     return INSITU_OK;
   }
 
-  u = (struct insitu__loader_units *)insitu__mem_alloc(1, sizeof *u);
+  u = insitu__mem_alloc(1, sizeof *u);
   if (!u)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "restore: no memory for the split; give the process more memory");
@@ -36521,10 +40802,24 @@ static insitu_status insitu__pass_units(
     return status;
   }
 
-  u->next = it->units;
-  it->units = u;
+  m->units = u;
   *out = &u->split;
   return INSITU_OK;
+}
+
+/* Keeps new units for the iterator that has moved to them, or frees them. */
+static void insitu__pass_units_settle(struct insitu__pass_move *m, bool moved) {
+  insitu_iter *it = m->it;
+  struct insitu__loader_units *u = m->units;
+
+  if (!u) return;
+  if (moved) {
+    u->next = it->units;
+    it->units = u;
+    return;
+  }
+  insitu__split_units_free(&u->split.part[it->split]);
+  insitu__mem_free(u);
 }
 
 /* Gathers the slabs that another plan needs besides: spare ones, then new ones. */
@@ -36559,20 +40854,22 @@ static insitu_status insitu__pass_change_reserve(
     structs += bank->n;
   to->reserved = insitu__pass_iter_bytes(to, insitu__base_max(structs, to->n_slabs), &to->tables);
   bytes = to->reserved;
-  if (bytes != UINT64_MAX) bytes = to->tables + more * it->slab_bytes;
+  uint64_t same = insitu__base_min(it->kept_bytes, to->kept_bytes);
+  if (bytes != UINT64_MAX) bytes = to->tables - same + more * it->slab_bytes;
   if (!insitu__loader_reserve(ld, bytes, 1, &left))
     return insitu__error_set(err, INSITU_E_BUDGET,
         "restore, iterator %s: the state's order (unit_chunks %" PRIu64 ", block_chunks %" PRIu64
         ", lanes %" PRIu64 ") needs %" PRIu64 " batches of %" PRIu64 " bytes each and %" PRIu64
-        " bytes of tables; the iterator has %" PRIu64 " batches, and %" PRIu64
+        " bytes of tables and kept chunks; the iterator has %" PRIu64 " batches, and %" PRIu64
         " bytes of memory_budget %" PRIu64 " are left; raise memory_budget, or lower "
         "prefetch_depth or max_held",
         insitu__split_names[it->split], as->unit_chunks, as->block_chunks, to->plan.layout.lanes,
         to->n_slabs, it->slab_bytes, to->tables, it->n_slabs, left, ld->config.memory_budget);
 
   m->taken = bytes;
-  ld->budget.tables += to->tables;
-  insitu__loader_memory(ld, to->tables);
+  m->same = same;
+  ld->budget.tables += to->tables - same;
+  insitu__loader_memory(ld, to->tables - same);
   return INSITU_OK;
 }
 
@@ -36582,10 +40879,9 @@ static insitu_status insitu__pass_change_plan(
   insitu_iter *it = m->it;
   const struct insitu__plan *now = &it->plan;
   const struct insitu__split *units;
-  insitu_status status =
-      insitu__pass_units(it, now->geometry->chunk * as->unit_chunks, &units, err);
+  insitu_status status = insitu__pass_units(m, now->geometry->chunk * as->unit_chunks, &units, err);
   if (status) return status;
-  insitu_iter *to = (insitu_iter *)insitu__mem_alloc(1, sizeof *to);
+  insitu_iter *to = insitu__mem_alloc(1, sizeof *to);
   if (!to)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "restore: no memory for the state's order; give the process more memory");
@@ -36611,8 +40907,15 @@ static insitu_status insitu__pass_change_plan(
 static insitu_status insitu__pass_change_init(
     struct insitu__pass_move *m, const insitu_loader_desc *as, insitu_error *err) {
   insitu_iter *it = m->it, *to = m->other;
+  int32_t asked = it->loader->config.assembly, present = it->kept ? INSITU_GATHER : INSITU_SCATTER;
   insitu_status status = insitu__pass_iter_orders(to, m->epoch, err);
+  if (!status) status = insitu__pass_iter_assembly(to, asked, err);
   if (!status) status = insitu__pass_change_reserve(m, as, err);
+  if (status == INSITU_E_BUDGET && !asked) { /* another assembly takes its memory besides */
+    insitu__error_clear(err);
+    status = insitu__pass_iter_assembly(to, present, err);
+    if (!status) status = insitu__pass_change_reserve(m, as, err);
+  }
   if (!status) status = insitu__pass_iter_tables(to, err);
   if (!status && to->n_slabs > it->n_slabs)
     status = insitu__pass_change_slabs(m, to->n_slabs - it->n_slabs, err);
@@ -36652,9 +40955,9 @@ static void insitu__pass_change_free(struct insitu__pass_move *m, bool moved) {
   if (!other) return;
   insitu__pass_tables_free(other);
   insitu__pass_change_fewer(m);
-  uint64_t tables = m->taken ? other->tables : 0, back = m->taken;
+  uint64_t tables = m->taken ? other->tables - m->same : 0, back = m->taken;
   if (moved) {
-    tables = it->tables;
+    tables = it->tables - m->same;
     back = it->reserved + m->taken - other->reserved;
     it->tables = other->tables;
     it->reserved = other->reserved;
@@ -36690,12 +40993,13 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   b->index = slab->number % it->batches;
   b->rows = slab->rows;
   const struct insitu__loader_coordinate *c = &it->loader->coordinate[g->along];
-  b->sample_indices = (const int64_t *)(const void *)(slab->memory + g->indices);
-  b->axis_indices = (const int64_t *)(const void *)(slab->memory + g->places);
+  bool coordinates = g->n_drawn ? c->bits != NULL : it->loader->config.coordinates != 0;
+  b->sample_indices = (const void *)(slab->memory + g->indices);
+  b->axis_indices = (const void *)(slab->memory + g->places);
   b->n_axes = g->n_public;
-  if (c->bits) b->coordinates = (const double *)(const void *)(slab->memory + g->coordinates);
+  if (coordinates) b->coordinates = (const void *)(slab->memory + g->coordinates);
   if (c->dated) {
-    b->time_us = (const int64_t *)(const void *)(slab->memory + g->times);
+    b->time_us = (const void *)(slab->memory + g->times);
     b->calendar = insitu__time_calendars[c->units.calendar];
   }
 
@@ -36756,7 +41060,7 @@ refused:
   it->shared.failed = true;
   memset(&it->shared.error, 0, sizeof it->shared.error);
   insitu__error_set(&it->shared.error, it->device.error.status, "rank %d, %.900s",
-      (int)it->loader->config.rank, it->device.error.message);
+      it->loader->config.rank, it->device.error.message);
 failed:
   if (err && err->status >= 0) *err = it->shared.error;
   return it->shared.error.status;
@@ -36796,7 +41100,7 @@ static void insitu__pass_wait(insitu_iter *it, int64_t deadline) {
  * after the other. */
 static void insitu__open_prefetch_await(insitu_loader *ld) {
   const insitu_loader_desc *c = &ld->config;
-  const char **paths = (const char **)insitu__mem_alloc(c->n_variables, sizeof *paths);
+  const char **paths = insitu__mem_alloc(c->n_variables, sizeof *paths);
   for (uint64_t i = 0; paths && i < c->n_variables; i++)
     paths[i] = insitu__geometry_path(&c->variables[i]);
   if (paths) insitu__group_prefetch_await(&ld->source.group, paths, c->n_variables);
@@ -36810,13 +41114,13 @@ static insitu_status insitu__open_manifest_await(
   char cause[128], name[400];
   insitu__text_redact(path, name, sizeof name);
   for (uint64_t cap = 1 << 16; cap <= INSITU__MAX_META; cap *= 2) {
-    char *larger = (char *)insitu__mem_realloc(*text, cap);
+    char *larger = insitu__mem_realloc(*text, cap);
     if (!larger)
       return insitu__error_set(err, INSITU_E_NOMEM,
           "open, manifest %s: no memory for %" PRIu64 " bytes; give the process more memory", name,
           cap);
     *text = larger;
-    struct iovec iov = {*text + *n, (size_t)(cap - *n)};
+    struct iovec iov = {*text + *n, cap - *n};
     int64_t got = insitu__reactor_read_file_await(&ld->reactor, AT_FDCWD, path, *n, &iov, 1);
     if (got < 0) {
       insitu__error_errno(err, (int)-got);
@@ -36849,13 +41153,13 @@ static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
         return insitu__error_set(err, INSITU_E_DEVICE,
             "open, variable %s: there is no device %d, only %d of them; correct device, or place "
             "it with INSITU_DEVICE_OR_HOST",
-            v->label, (int)device, ld->devices);
+            v->label, device, ld->devices);
       return insitu__error_set(err, INSITU_E_DEVICE,
           "open, variable %s: %.700s; or place it with INSITU_DEVICE_OR_HOST", v->label,
           ld->no_device.message);
     }
-    insitu__report_log(ld, 2, "rank %d, open, variable %.200s: placed in plain host memory: %.700s",
-        (int)c->rank, v->label, ld->devices ? "there is no such device" : ld->no_device.message);
+    insitu__report_log(ld, 2, "open, variable %.200s: placed in plain host memory: %.700s",
+        v->label, ld->devices ? "there is no such device" : ld->no_device.message);
     to->place = INSITU_HOST;
     to->device = 0;
   }
@@ -36865,7 +41169,7 @@ static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
 
 /* The disk cache's warnings. */
 static void insitu__open_disk_log(void *user, const char *line) {
-  insitu__report_log((insitu_loader *)user, 1, "%s", line);
+  insitu__report_log(user, 1, "%s", line);
 }
 
 /* What each variable selects of its array's axes. */
@@ -36888,6 +41192,7 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
   struct insitu__geometry *g = &ld->geometry;
   char *manifest = NULL;
   uint64_t n = 0;
+  struct insitu__rule rule = {0};
   insitu__open_prefetch_await(ld);
   insitu_status status = insitu__geometry_open_await(g, c, &ld->source, err);
   if (!status) status = insitu__join_await(ld, err);
@@ -36902,7 +41207,11 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
 
   if (!status) status = insitu__dates_await(ld, err);
   if (!status && c->manifest) status = insitu__open_manifest_await(ld, &manifest, &n, err);
+  if (!status) status = insitu__config_units(ld, &rule, err);
   if (!status) status = insitu__split_init(&ld->split, c, manifest, n, g, err);
+  if (!status) insitu__config_window(ld, &rule);
+  insitu__rule_free(&rule);
+  ld->config.samples = NULL; /* the caller's */
   insitu__mem_free(manifest);
   insitu__store_forget(&ld->source.store);
   return status;
@@ -36910,7 +41219,7 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
 
 /* Everything that open learns from the archive. */
 static void insitu__open_await(void *arg) {
-  struct insitu__loader_call *o = (struct insitu__loader_call *)arg;
+  struct insitu__loader_call *o = arg;
   insitu_loader *ld = o->loader;
   insitu_loader_desc *c = &ld->config;
   struct insitu__disk_desc disk = {
@@ -36932,7 +41241,7 @@ static void insitu__open_await(void *arg) {
 /* Makes the public arrays, the tiles and the workers' scratch; false: no memory. */
 static bool insitu__open_tiles(insitu_loader *ld) {
   const struct insitu__geometry *g = &ld->geometry;
-  ld->arrays = (insitu_array *)insitu__mem_alloc(g->n_outputs, sizeof *ld->arrays);
+  ld->arrays = insitu__mem_alloc(g->n_outputs, sizeof *ld->arrays);
   for (uint64_t i = 0; ld->arrays && i < g->n_outputs; i++) {
     struct insitu__geometry_output *out = &ld->geometry.outputs[i];
     ld->arrays[i] = (insitu_array){.name = out->label,
@@ -36949,10 +41258,8 @@ static bool insitu__open_tiles(insitu_loader *ld) {
   }
 
   if (ld->config.plan_only) return ld->arrays;
-  ld->scratch = (struct insitu__loader_scratch *)insitu__mem_alloc(
-      ld->config.decode_threads, sizeof *ld->scratch);
-  ld->tiles =
-      (struct insitu__loader_tile *)insitu__mem_alloc(ld->config.max_inflight, sizeof *ld->tiles);
+  ld->scratch = insitu__mem_alloc(ld->config.decode_threads, sizeof *ld->scratch);
+  ld->tiles = insitu__mem_alloc(ld->config.max_inflight, sizeof *ld->tiles);
   bool ok =
       ld->arrays && ld->scratch && ld->tiles &&
       insitu__cache_init(&ld->cache, (uint32_t)ld->footprint.cache_slots, ld->footprint.slot_bytes);
@@ -36961,17 +41268,15 @@ static bool insitu__open_tiles(insitu_loader *ld) {
   for (uint64_t i = ld->config.max_inflight; ok && i-- > 0;) {
     struct insitu__loader_tile *t = &ld->tiles[i];
     t->loader = ld;
-    t->box = (struct insitu__box *)insitu__mem_alloc(g->n_regions, sizeof *t->box);
-    t->wanted = (bool *)insitu__mem_alloc(g->n_regions, sizeof *t->wanted);
-    t->iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->iov);
-    t->list = (struct insitu__loader_entry *)insitu__mem_alloc(
-        ld->footprint.list_entries, sizeof *t->list);
+    t->box = insitu__mem_alloc(g->n_regions, sizeof *t->box);
+    t->wanted = insitu__mem_alloc(g->n_regions, sizeof *t->wanted);
+    t->iov = insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->iov);
+    t->list = insitu__mem_alloc(ld->footprint.list_entries, sizeof *t->list);
     ok = t->box && t->wanted && t->iov && t->list;
-    if (ok && g->n_patch)
-      t->patches = (struct insitu__loader_patches *)insitu__mem_alloc(1, sizeof *t->patches);
+    if (ok && g->n_patch) t->patches = insitu__mem_alloc(1, sizeof *t->patches);
     ok = ok && (t->patches || !g->n_patch);
     if (ok && ld->footprint.slot_bytes) {
-      t->run.iov = (struct iovec *)insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run.iov);
+      t->run.iov = insitu__mem_alloc(INSITU__LOADER_IOV + 1, sizeof *t->run.iov);
       ok = t->run.iov;
     }
     t->next = ld->sched.free;
@@ -37092,7 +41397,7 @@ struct insitu__check_job {
   const struct insitu__geometry_array *array;
   uint64_t row, step;
   /* On the array's sample axes: the index, and where a patch, halo included, begins. */
-  uint64_t sample[INSITU__MAX_DIMS];
+  int64_t sample[INSITU__MAX_DIMS];
   uint64_t index[INSITU__MAX_DIMS]; /* the object's, in the grid of objects */
   char key[INSITU__MAX_KEY];
   char *stored; /* n bytes; NULL: the object is absent, or cannot be read */
@@ -37111,7 +41416,7 @@ static void insitu__check_decode(struct insitu__check_job *c) {
   struct insitu__codec_scratch scratch;
   c->bytes = c->zarr->itemsize;
   for (unsigned d = 0; d < c->zarr->ndim; d++) c->bytes *= c->object->chunk[d];
-  c->decoded = (unsigned char *)insitu__mem_alloc(c->bytes, 1);
+  c->decoded = insitu__mem_alloc(c->bytes, 1);
   if (!c->decoded) {
     c->status = INSITU_E_NOMEM;
     return;
@@ -37119,7 +41424,7 @@ static void insitu__check_decode(struct insitu__check_job *c) {
 
   c->decoded_n = insitu__base_min(c->n, c->bytes);
   if (!c->object->codecs.n) {
-    memcpy(c->decoded, c->stored, (size_t)c->decoded_n);
+    memcpy(c->decoded, c->stored, c->decoded_n);
     return;
   }
 
@@ -37285,12 +41590,12 @@ static void insitu__check_print(char to[80], int32_t dtype, const unsigned char 
 }
 
 /* The error of element x of the array, which is `is` and should be `should`. */
-static void insitu__check_differs(struct insitu__check_job *c, const uint64_t *x,
+static void insitu__check_differs(struct insitu__check_job *c, const int64_t *x,
     const unsigned char *is, const unsigned char *should) {
   char shown[80], wanted[80], at[INSITU__MAX_DIMS * 22];
   int n = 0;
   for (unsigned d = 0; d < c->zarr->ndim; d++)
-    n += snprintf(at + n, 22, "%s%" PRIu64, d ? "," : "", x[d]);
+    n += snprintf(at + n, 22, "%s%" PRId64, d ? "," : "", x[d]);
   insitu__check_print(shown, c->variable->dtype, is);
   insitu__check_print(wanted, c->variable->dtype, should);
   c->status = insitu__error_set(&c->error, INSITU_E_CHECK,
@@ -37298,15 +41603,45 @@ static void insitu__check_differs(struct insitu__check_job *c, const uint64_t *x
       ", sample %" PRId64 ", element [%s]: the batch holds %s, the archive %s%s%.200s; the fault "
       "is this library's, not yours: report it with this "
       "message",
-      (int)c->it->loader->config.rank, c->zarr->path, c->key, c->variable->label,
-      c->slab->number % c->it->batches, c->row, (int64_t)c->sample[c->array->axis], at, shown,
-      wanted, c->damage.status ? " as the fill value, for " : "", c->damage.message);
+      c->it->loader->config.rank, c->zarr->path, c->key, c->variable->label,
+      c->slab->number % c->it->batches, c->row, c->sample[c->array->axis], at, shown, wanted,
+      c->damage.status ? " as the fill value, for " : "", c->damage.message);
 }
 
-/* The first element along an axis that the row shows. */
-static uint64_t insitu__check_lowest(const struct insitu__check_job *c, unsigned d) {
+/* The first element along an axis that the row shows; below 0 where a patch begins before the
+ * array. */
+static int64_t insitu__check_lowest(const struct insitu__check_job *c, unsigned d) {
   if ((c->array->drawn_mask | c->array->patch_mask) >> d & 1) return c->sample[d];
-  return c->box.lowest[d];
+  return (int64_t)c->box.lowest[d];
+}
+
+/* The object along an axis that has an element, or that is next to one outside of the array. */
+static uint64_t insitu__check_object(const struct insitu__check_job *c, unsigned d, int64_t x) {
+  if (x < 0) return 0;
+  return insitu__base_min((uint64_t)x, c->zarr->shape[d] - 1) / c->object->chunk[d];
+}
+
+/* Whether the array has an element. */
+static bool insitu__check_has(const struct insitu__check_job *c, const int64_t *x) {
+  for (unsigned d = 0; d < c->zarr->ndim; d++)
+    if (x[d] < 0 || (uint64_t)x[d] >= c->zarr->shape[d]) return false;
+  return true;
+}
+
+/* The elements [*lo, *hi) along an axis that the row shows of the object, or next to it, outside of
+ * the array. */
+static void insitu__check_range(
+    const struct insitu__check_job *c, unsigned d, uint64_t step, int64_t *lo, int64_t *hi) {
+  int64_t lowest = insitu__check_lowest(c, d);
+  int64_t begin = (int64_t)(c->index[d] * c->object->chunk[d]);
+  int64_t end = begin + (int64_t)c->object->chunk[d];
+  uint64_t behind = 0; /* of the row's elements, how many lie before the object */
+
+  if (begin > lowest && c->index[d])
+    behind = insitu__base_ceil_div((uint64_t)(begin - lowest), step);
+  *lo = lowest + (int64_t)(behind * step);
+  *hi = lowest + (int64_t)(insitu__select_end(&c->box, d) - c->box.lowest[d]);
+  if ((uint64_t)end < c->zarr->shape[d] && *hi > end) *hi = end;
 }
 
 /* Compares the elements of the row that lie in the object, until one differs. */
@@ -37316,20 +41651,15 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   const insitu_loader *ld = c->it->loader;
   const struct insitu__select_box *box = &c->box;
   const struct insitu__geometry_output *out = &c->it->plan.shown->outputs[v->output];
-  const unsigned char *shown = v->fixed ? (const unsigned char *)c->slab->arrays[v->output].data
-                                        : insitu__rows_rows(c->slab, out);
-  uint64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS],
-      item = insitu__dtype_size(v->dtype);
+  const unsigned char *shown =
+      v->fixed ? c->slab->arrays[v->output].data : insitu__rows_rows(c->slab, out);
+  int64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS];
+  uint64_t item = insitu__dtype_size(v->dtype);
   bool may_be_fill = c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
                                       insitu__loader_get(&ld->count.bad_chunks));
   for (unsigned d = 0; d < z->ndim; d++) {
     uint64_t step = insitu__geometry_is_drawn(c->array, d) ? 1 : box->step[d];
-    lo[d] = insitu__check_lowest(c, d);
-    hi[d] = lo[d] + (insitu__select_end(box, d) - box->lowest[d]);
-    /* the first and the last one in the object, counted on from the region's first */
-    uint64_t begin = c->index[d] * c->object->chunk[d];
-    if (lo[d] < begin) lo[d] += insitu__base_ceil_div(begin - lo[d], step) * step;
-    hi[d] = insitu__base_min(hi[d], begin + c->object->chunk[d]);
+    insitu__check_range(c, d, step, &lo[d], &hi[d]);
     x[d] = lo[d];
   }
 
@@ -37337,29 +41667,29 @@ static void insitu__check_compare(struct insitu__check_job *c) {
     uint64_t from = 0, to = c->row * out->row_bytes;
     for (unsigned k = 0; k < z->ndim; k++)
       from = from * c->object->chunk[c->object->order[k]] +
-             x[c->object->order[k]] % c->object->chunk[c->object->order[k]];
+             (uint64_t)x[c->object->order[k]] % c->object->chunk[c->object->order[k]];
     to += (v->channel * v->n_steps + c->step) * v->step_bytes;
     for (unsigned d = 0; d < z->ndim; d++) {
       if (insitu__geometry_is_drawn(c->array, d)) continue;
-      uint64_t number = (x[d] - insitu__check_lowest(c, d)) / box->step[d];
+      uint64_t number = (uint64_t)(x[d] - insitu__check_lowest(c, d)) / box->step[d];
       uint64_t place = box->falls[d] ? box->place[d] - number : box->place[d] + number;
       to += place * (uint64_t)v->dst_stride[d];
     }
     const unsigned char *is = shown + to;
-    const unsigned char *stored = c->decoded && (from + 1) * z->itemsize <= c->decoded_n
-                                      ? c->decoded + from * z->itemsize
-                                      : NULL;
+    bool has = c->decoded && insitu__check_has(c, x) && (from + 1) * z->itemsize <= c->decoded_n;
+    const unsigned char *stored = has ? c->decoded + from * z->itemsize : NULL;
     unsigned char fill[16], should[16];
-    insitu__check_element(c, NULL, z->ndim ? x[z->ndim - 1] : 0, fill);
-    insitu__check_element(c, stored, 0, should);
-    if (memcmp(is, should, (size_t)item) && !(may_be_fill && !memcmp(is, fill, (size_t)item))) {
+    uint64_t inside = z->ndim ? (uint64_t)x[z->ndim - 1] : 0;
+    insitu__check_element(c, NULL, inside, fill);
+    insitu__check_element(c, stored, inside, should);
+    if (memcmp(is, should, item) && !(may_be_fill && !memcmp(is, fill, item))) {
       insitu__check_differs(c, x, is, should);
       return;
     }
     more = false;
     /* the next element: count up from the last axis */
     for (unsigned d = z->ndim; d-- > 0 && !more;) {
-      x[d] += insitu__geometry_is_drawn(c->array, d) ? 1 : box->step[d];
+      x[d] += insitu__geometry_is_drawn(c->array, d) ? 1 : (int64_t)box->step[d];
       more = x[d] < hi[d];
       if (!more) x[d] = lo[d];
     }
@@ -37368,13 +41698,12 @@ static void insitu__check_compare(struct insitu__check_job *c) {
 
 /* Decodes the object and compares. On a worker. */
 static void insitu__check_work(void *arg, unsigned worker) {
-  struct insitu__check_job *c = (struct insitu__check_job *)arg;
+  struct insitu__check_job *c = arg;
   (void)worker;
   if (c->stored) insitu__check_decode(c);
   /* One damaged chunk keeps a whole shard from being decoded, and its other chunks may be in order:
    * then there is no verdict. */
-  bool shard =
-      memcmp(c->object->chunk, c->zarr->chunk, c->zarr->ndim * sizeof *c->zarr->chunk) != 0;
+  bool shard = memcmp(c->object->chunk, c->zarr->chunk, c->zarr->ndim * sizeof *c->zarr->chunk);
   if (!c->status && (c->decoded || c->absent || !shard)) insitu__check_compare(c);
   insitu__mem_free(c->decoded);
   c->decoded = NULL;
@@ -37383,7 +41712,7 @@ static void insitu__check_work(void *arg, unsigned worker) {
 /* Reads the object c->key and has a worker compare. An object that cannot be read gives no verdict:
  * the batch may hold what it had before. */
 static void insitu__check_await(void *arg) {
-  struct insitu__check_job *c = (struct insitu__check_job *)arg;
+  struct insitu__check_job *c = arg;
   insitu_loader *ld = c->it->loader;
   insitu_status status = insitu__store_get_await(
       &c->zarr->source->store, c->key, INSITU__CHECK_LARGEST, &c->stored, &c->n, &c->damage);
@@ -37423,21 +41752,20 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
         "rank %d, check, batch %" PRIu64 ", row %" PRIu64 ": the batch shows anchor %" PRId64
         ", the order says %" PRId64
         "; the fault is this library's, not yours: report it with this message",
-        (int)ld->config.rank, batch, c->row, shown[0], index[0]);
+        ld->config.rank, batch, c->row, shown[0], index[0]);
     return;
   }
 
-  for (unsigned k = 0; k < a->n_drawn; k++)
-    c->sample[a->drawn[k].axis] = (uint64_t)index[g->axes[k].number];
+  for (unsigned k = 0; k < a->n_drawn; k++) c->sample[a->drawn[k].axis] = index[g->axes[k].number];
   for (unsigned j = 0; j < a->n_patch; j++)
-    c->sample[a->patch[j]] = (uint64_t)index[g->patch[j].number] - c->variable->halo;
+    c->sample[a->patch[j]] = index[g->patch[j].number] - (int64_t)c->variable->halo;
   int64_t along = index[g->axes[g->along].number];
-  if (a->n_drawn) c->sample[a->axis] = (uint64_t)insitu__geometry_index(a, along);
-  c->sample[a->axis] += (uint64_t)(desc->offset + (desc->n_steps ? desc->steps[c->step] : 0));
+  if (a->n_drawn) c->sample[a->axis] = insitu__geometry_index(a, along);
+  c->sample[a->axis] += desc->offset + (desc->n_steps ? desc->steps[c->step] : 0);
   for (unsigned d = 0; d < c->zarr->ndim; d++) {
-    uint64_t lowest = insitu__check_lowest(c, d);
-    uint64_t last = lowest + (insitu__select_end(box, d) - box->lowest[d]) - 1;
-    n[d] = last / c->object->chunk[d] - lowest / c->object->chunk[d] + 1;
+    int64_t lowest = insitu__check_lowest(c, d);
+    int64_t last = lowest + (int64_t)(insitu__select_end(box, d) - box->lowest[d]) - 1;
+    n[d] = insitu__check_object(c, d, last) - insitu__check_object(c, d, lowest) + 1;
     objects *= n[d];
   }
 
@@ -37445,7 +41773,7 @@ static void insitu__check_one_row(struct insitu__check_job *c, uint64_t variable
   for (uint64_t k = 0; !c->status && k < insitu__base_min(objects, INSITU__CHECK_OBJECTS); k++) {
     uint64_t rest = (h + k) % objects;
     for (unsigned d = c->zarr->ndim; d-- > 0; rest /= n[d])
-      c->index[d] = insitu__check_lowest(c, d) / c->object->chunk[d] + rest % n[d];
+      c->index[d] = insitu__check_object(c, d, insitu__check_lowest(c, d)) + rest % n[d];
     memset(&c->damage, 0, sizeof c->damage);
     if (insitu__zarr_chunk_key(c->zarr, c->index, c->key, sizeof c->key) < 0) return;
     if (insitu__reactor_call(&ld->reactor, insitu__check_await, c)) c->status = INSITU_E_NOMEM;
@@ -37475,7 +41803,7 @@ static void insitu__check_batch(insitu_iter *it) {
   if (c.status) {
     insitu__error_set(&c.error, c.status,
         "rank %d, check: no memory to read a row again; leave INSITU_CHECK and desc.check out",
-        (int)it->loader->config.rank);
+        it->loader->config.rank);
     insitu__tile_damage(it, slab->number, &c.error);
   }
 
@@ -37554,7 +41882,7 @@ static const struct insitu__describe_stat insitu__describe_list[] = {
     INSITU__DESCRIBE_COMPUTED(io, CHARS),
 };
 
-enum { INSITU__DESCRIBE_STATS = sizeof insitu__describe_list / sizeof *insitu__describe_list };
+enum { INSITU__DESCRIBE_STATS = INSITU__BASE_COUNT(insitu__describe_list) };
 
 /* The members that are more than a counter. */
 static void insitu__describe_computed(const insitu_loader *ld, insitu_stats *out) {
@@ -37617,16 +41945,19 @@ static const struct insitu__text_field insitu__describe_plan[] = {
     INSITU__DESCRIBE_PLAN(span, U64), INSITU__DESCRIBE_PLAN(reads, U64),
     INSITU__DESCRIBE_PLAN(distinct, U64), INSITU__DESCRIBE_PLAN(read_bytes, U64),
     INSITU__DESCRIBE_PLAN(wanted, U64), INSITU__DESCRIBE_PLAN(amplification, DOUBLE),
+    INSITU__DESCRIBE_PLAN(decode_amplification, DOUBLE),
+    {"assembly", offsetof(insitu_plan, assembly), INSITU__TEXT_WORD, insitu__config_assembly_words},
     INSITU__DESCRIBE_PLAN(dedup, DOUBLE), INSITU__DESCRIBE_PLAN(slabs, U64),
-    INSITU__DESCRIBE_PLAN(slab_bytes, U64), INSITU__DESCRIBE_PLAN(device_bytes, U64),
-    INSITU__DESCRIBE_PLAN(table_bytes, U64), INSITU__DESCRIBE_PLAN(fixed_bytes, U64),
-    INSITU__DESCRIBE_PLAN(inflight_bytes, U64), INSITU__DESCRIBE_PLAN(cache_bytes, U64),
-    INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
+    INSITU__DESCRIBE_PLAN(kept_bytes, U64), INSITU__DESCRIBE_PLAN(scatter_bytes, U64),
+    INSITU__DESCRIBE_PLAN(gather_bytes, U64), INSITU__DESCRIBE_PLAN(slab_bytes, U64),
+    INSITU__DESCRIBE_PLAN(device_bytes, U64), INSITU__DESCRIBE_PLAN(table_bytes, U64),
+    INSITU__DESCRIBE_PLAN(fixed_bytes, U64), INSITU__DESCRIBE_PLAN(inflight_bytes, U64),
+    INSITU__DESCRIBE_PLAN(cache_bytes, U64), INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
 
 /* , "name": [1, 2]   of n 64-bit integers */
 static void insitu__describe_numbers(
     struct insitu__text_buffer *b, const char *name, const void *from, uint64_t n) {
-  const int64_t *number = (const int64_t *)from;
+  const int64_t *number = from;
   insitu__text_buffer_printf(b, ", \"%s\": [", name);
   for (uint64_t i = 0; i < n; i++)
     insitu__text_buffer_printf(b, "%s%" PRId64, i ? ", " : "", number[i]);
@@ -37657,7 +41988,7 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
   for (uint64_t k = 0; k < v->n_slices; k++) {
     const insitu_slice *c = &v->slices[k];
     if (c->dim) insitu__describe_string(b, k ? ", {\"dim\": " : "{\"dim\": ", c->dim);
-    else insitu__text_buffer_printf(b, "%s{\"axis\": %d", k ? ", " : "", (int)c->axis);
+    else insitu__text_buffer_printf(b, "%s{\"axis\": %d", k ? ", " : "", c->axis);
     insitu__text_buffer_printf(
         b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->start, c->stop);
   }
@@ -37675,11 +42006,12 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
 /* An axis as the desc gives it. Its dates have become indexes. */
 static void insitu__describe_axis(struct insitu__text_buffer *b, const insitu_axis *a) {
   if (a->dim) insitu__describe_string(b, "{\"dim\": ", a->dim);
-  else insitu__text_buffer_printf(b, "{\"axis\": %d", (int)a->axis);
+  else insitu__text_buffer_printf(b, "{\"axis\": %d", a->axis);
   insitu__text_buffer_printf(b,
       ", \"start\": %" PRId64 ", \"stop\": %" PRId64 ", \"stride\": %" PRIu64, a->start, a->stop,
       a->stride);
   if (a->patch) insitu__text_buffer_printf(b, ", \"patch\": %" PRIu64, a->patch);
+  if (a->edge) insitu__text_buffer_printf(b, ", \"edge\": \"fill\"");
   insitu__text_buffer_printf(b, "}");
 }
 
@@ -37707,8 +42039,10 @@ static const char *insitu__describe_space(const insitu_loader *ld, char *text, s
   }
   if (g->n_patch && at < cap) {
     const struct insitu__split_part *all = &ld->split.part[INSITU_ALL];
-    snprintf(text + at, cap - at, " x %" PRIu64 " patches", all->line[g->n_drawn].anchors);
+    at += (size_t)snprintf(text + at, cap - at, "%s%" PRIu64 " patches", at ? " x " : "",
+        all->line[g->n_drawn].anchors);
   }
+  if (c->n_samples && at < cap) snprintf(text + at, cap - at, ", %" PRIu64 " listed", c->n_samples);
 
   return text;
 }
@@ -37727,8 +42061,9 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
     if (k) insitu__text_buffer_printf(b, ", ");
     insitu__describe_axis(b, &c->axes[k]);
   }
-
-  insitu__text_buffer_printf(b, "], \"split\": [");
+  insitu__text_buffer_printf(b, "]");
+  if (c->n_samples) insitu__text_buffer_printf(b, ", \"samples\": %" PRIu64, c->n_samples);
+  insitu__text_buffer_printf(b, ", \"split\": [");
   for (int p = 0; p < 3; p++) {
     insitu__text_buffer_printf(b, "%s{\"fraction\": ", p ? ", " : "");
     insitu__text_buffer_double(b, c->split[p].fraction);
@@ -37772,8 +42107,7 @@ static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_
     if (a->fixed) insitu__text_buffer_printf(b, ", \"fixed\": true");
     if (a->place)
       insitu__describe_string(b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
-    if (a->place == INSITU_DEVICE)
-      insitu__text_buffer_printf(b, ", \"device\": %d", (int)a->device);
+    if (a->place == INSITU_DEVICE) insitu__text_buffer_printf(b, ", \"device\": %d", a->device);
     insitu__text_buffer_printf(b, ", \"bytes\": %" PRIu64 "}", a->bytes);
   }
 
@@ -37810,6 +42144,18 @@ static void insitu__describe_dropped(
   insitu__text_buffer_printf(b, "}");
 }
 
+/* What pins the order of a split, whatever the defaults of later versions: with these values in the
+ * desc, all else that decides the order is the same. */
+static void insitu__describe_pin(
+    struct insitu__text_buffer *b, const insitu_loader *ld, const insitu_plan *plan) {
+  uint64_t unit = ld->config.unit_chunks;
+
+  insitu__text_buffer_printf(b,
+      ", \"pin\": {\"unit_chunks\": %" PRIu64 ", \"block_chunks\": %" PRIu64 ", \"lanes\": %" PRIu64
+      "}",
+      unit, unit * plan->lanes * plan->window, plan->lanes);
+}
+
 /* The plan of each split in its default order; an error where it has none. */
 static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_loader *ld) {
   insitu__text_buffer_printf(b, "]}, \"plan\": {");
@@ -37819,9 +42165,10 @@ static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_l
     insitu_error error = {0};
     insitu__text_buffer_printf(b, "%s\"%s\": ", p ? ", " : "", insitu__split_names[p]);
     if (insitu_loader_plan(ld, &desc, &plan, &error) == INSITU_OK) {
-      for (size_t i = 0; i < sizeof insitu__describe_plan / sizeof *insitu__describe_plan; i++)
+      for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__describe_plan); i++)
         insitu__text_buffer_field(b, i ? ", " : "{", &insitu__describe_plan[i], &plan);
       insitu__describe_dropped(b, plan.dropped);
+      if (plan.variance_ratio > 0) insitu__describe_pin(b, ld, &plan); /* shuffled */
     } else {
       insitu__describe_string(b, "{\"error\": ", error.message);
     }
@@ -37831,7 +42178,7 @@ static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_l
 
 /* Appends one of the notes: see insitu__config_notes. */
 static void insitu__describe_note(void *to, const char *note) {
-  struct insitu__text_buffer *b = (struct insitu__text_buffer *)to;
+  struct insitu__text_buffer *b = to;
   bool first = b->n && b->text[b->n - 1] == '[';
   insitu__describe_string(b, first ? "" : ", ", note);
 }
@@ -37842,14 +42189,15 @@ static void insitu__describe_memory(
   const struct insitu__loader_footprint *f = &ld->footprint;
   uint64_t tables = insitu__loader_get(&ld->budget.tables);
   uint64_t fixed = ld->fixed ? ld->geometry.fixed_bytes : 0;
-  uint64_t kept = insitu__loader_get(&ld->budget.kept), others = tables + fixed + kept;
+  uint64_t kept = insitu__loader_get(&ld->budget.kept), maps = insitu__loader_get(&ld->budget.maps);
+  uint64_t others = tables + fixed + kept + maps;
   uint64_t reserved = stats->memory_promised - f->inflight_bytes - f->cache_bytes;
 
   insitu__text_buffer_printf(b,
       "}, \"memory\": {\"slabs\": %" PRIu64 ", \"tables\": %" PRIu64 ", \"fixed\": %" PRIu64
-      ", \"coordinates\": %" PRIu64 ", \"in_flight\": %" PRIu64 ", \"indexes\": %" PRIu64
-      ", \"reserved_now\": %" PRIu64 ", \"budget\": %" PRIu64 "}",
-      reserved - insitu__base_min(others, reserved), tables, fixed, kept, f->inflight_bytes,
+      ", \"coordinates\": %" PRIu64 ", \"maps\": %" PRIu64 ", \"in_flight\": %" PRIu64
+      ", \"indexes\": %" PRIu64 ", \"reserved_now\": %" PRIu64 ", \"budget\": %" PRIu64 "}",
+      reserved - insitu__base_min(others, reserved), tables, fixed, kept, maps, f->inflight_bytes,
       f->cache_bytes, stats->memory_promised, ld->config.memory_budget);
 }
 
@@ -37887,7 +42235,7 @@ INSITU_DEF const char *insitu_status_name(insitu_status status) {
       "INSITU_E_NOMEM", "INSITU_E_BUDGET", "INSITU_E_ARG", "INSITU_E_API", "INSITU_OK",
       "INSITU_END", "INSITU_TIMEOUT", "INSITU_BUSY", "INSITU_CANCELLED"};
   uint32_t place = (uint32_t)status - (uint32_t)INSITU_E_DEVICE;
-  return place < sizeof names / sizeof *names ? names[place] : "an unknown status";
+  return place < INSITU__BASE_COUNT(names) ? names[place] : "an unknown status";
 }
 
 /* Begins a public call: empties the caller's error, then checks whether this process and thread may
@@ -37905,7 +42253,7 @@ static insitu_status insitu__public_begin(
         "process %d uses a loader that process %d opened; threads and rings do not survive fork: "
         "open a "
         "loader in the child",
-        (int)getpid(), (int)ld->pid);
+        getpid(), ld->pid);
 
   if (!any_thread && (ld->config.inline_io || ld->config.plan_only) &&
       !pthread_equal(ld->opener, pthread_self()))
@@ -37946,7 +42294,7 @@ INSITU_DEF insitu_status insitu_loader_open(
     return insitu__error_set(err, INSITU_E_ARG, "open: desc or out is NULL; give both");
   insitu_status status = insitu__config_check(desc, err);
   if (status) return status;
-  insitu_loader *ld = (insitu_loader *)insitu__mem_alloc(1, sizeof *ld);
+  insitu_loader *ld = insitu__mem_alloc(1, sizeof *ld);
   if (!ld)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for a loader; give the process more memory");
@@ -37962,10 +42310,10 @@ INSITU_DEF insitu_status insitu_loader_open(
   const insitu_loader_desc *c = &ld->config;
   char space[400];
   insitu__report_log(ld, 2,
-      "rank %d, open %.400s: %" PRIu64 " variables of %" PRIu64 " arrays, %s samples; io "
+      "open %.400s: %" PRIu64 " variables of %" PRIu64 " arrays, %s samples; io "
       "%s%s, %" PRIu64 " decode threads, %" PRIu64
       " chunks in flight, %.1f MB for them, memory_budget %.1f MB",
-      (int)c->rank, c->url, ld->geometry.n_variables, ld->geometry.n_stored,
+      c->url, ld->geometry.n_variables, ld->geometry.n_stored,
       insitu__describe_space(ld, space, sizeof space), insitu__config_io_words[c->io],
       c->inline_io ? " (inline)" : "", c->decode_threads, c->max_inflight,
       (double)ld->footprint.inflight_bytes / 1e6, (double)c->memory_budget / 1e6);
@@ -38021,7 +42369,7 @@ static insitu_status insitu__public_begin_desc(
         "iterator: split %d, order %d, max_held %u or epoch %" PRIu64
         " is none of the documented values; "
         "correct it",
-        (int)desc->split, (int)desc->order, (unsigned)desc->max_held, desc->epoch);
+        desc->split, desc->order, desc->max_held, desc->epoch);
 
   if (desc->stream == INSITU__DEVICE_PER_THREAD)
     return insitu__error_set(err, INSITU_E_ARG,
@@ -38030,6 +42378,16 @@ static insitu_status insitu__public_begin_desc(
         "give a stream of your own, or NULL for the legacy default stream");
 
   return INSITU_OK;
+}
+
+/* See insitu_plan.decode_amplification. */
+static double insitu__public_decode_amplification(
+    const insitu_loader *ld, const struct insitu__plan *p, double amplification) {
+  double counted = (double)ld->rule.amplification / 1e6;
+
+  if (p->layout.sequential || p->geometry->n_patch || p->part->list.n_axes) return amplification;
+  if (ld->config.on_bad_chunk == INSITU_FILL || counted < 1) return amplification;
+  return counted < amplification ? counted : amplification;
 }
 
 INSITU_DEF insitu_status insitu_loader_plan(
@@ -38041,13 +42399,24 @@ INSITU_DEF insitu_status insitu_loader_plan(
   status = insitu__pass_plan(ld, desc, &p, err);
   if (!status) status = insitu__plan_describe(&p, out, err);
   if (status) return status;
-  out->slabs = insitu__pass_ring(ld, out->span) + insitu__pass_max_held(desc);
+  uint64_t held = insitu__pass_max_held(desc);
+  struct insitu__kept_choice choice;
+  out->slabs = insitu__pass_ring(ld, out->span) + held;
+  status =
+      insitu__kept_choose(ld, &p, ld->config.assembly, out->span, out->slabs, held, &choice, err);
+  if (status) return status;
+  out->decode_amplification = insitu__public_decode_amplification(ld, &p, out->amplification);
+  out->assembly = choice.gather ? INSITU_GATHER : INSITU_SCATTER;
+  out->kept_bytes = choice.gather ? choice.size.bytes : 0;
+  out->scatter_bytes = choice.scatter_bytes;
+  out->gather_bytes = choice.gather_bytes;
+  if (choice.gather) out->slabs = choice.size.ahead + held;
   out->slab_bytes = ld->geometry.slab_bytes;
   for (unsigned i = 0; i < ld->geometry.n_devices; i++)
-    out->device_bytes +=
-        (insitu__pass_max_held(desc) + UINT64_C(1)) * ld->geometry.devices[i].bytes;
+    out->device_bytes += (held + 1) * ld->geometry.devices[i].bytes;
 
   out->table_bytes = insitu__pass_tables(ld, out->table_bytes, out->slabs);
+  out->table_bytes = insitu__codec_add_saturating(out->table_bytes, out->kept_bytes);
   out->device_bytes = insitu__codec_add_saturating(
       out->device_bytes, insitu__geometry_fixed_bytes(&ld->geometry, true));
   out->fixed_bytes = ld->geometry.fixed_bytes;
@@ -38085,7 +42454,7 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *ld, char *json, 
   if (insitu_loader_stats(ld, &stats, NULL)) return 0;
   insitu__describe_all(&b, ld, &stats);
   uint64_t n = b.failed ? 0 : b.n, some = cap ? insitu__base_min(n, cap - 1) : 0;
-  if (json && some) memcpy(json, b.text, (size_t)some);
+  if (json && some) memcpy(json, b.text, some);
   if (json && cap) json[some] = 0;
   insitu__text_buffer_free(&b);
   return n;
@@ -38132,7 +42501,7 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
 
   struct insitu__read_call r = {.loader = ld,
       .variable = variable,
-      .dst = (unsigned char *)dst,
+      .dst = dst,
       .dst_bytes = dst_bytes,
       .shape = shape,
       .err = err};
@@ -38148,6 +42517,10 @@ INSITU_DEF insitu_status insitu_sample_dates(
   if (!ld->geometry.n_variables)
     return insitu__error_set(err, INSITU_E_ARG,
         "dates: the loader has no variables, and so no sample axis; give it one");
+  if (!ld->geometry.n_drawn)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "dates: all axes have a patch, and so there is no sample axis; desc.coordinates tells what "
+        "values patches begin at");
 
   const struct insitu__loader_coordinate *c = &ld->coordinate[ld->geometry.along];
   if (!c->dated) c = &ld->user.dates;
@@ -38231,7 +42604,7 @@ INSITU_DEF insitu_status insitu_read_strings(
     unsigned char *bytes = NULL;
     status = insitu_read(ld, &fixed, NULL, 0, &shape, err);
     if (!status && shape.bytes <= INSITU__MAX_STRING_BYTES)
-      bytes = (unsigned char *)insitu__mem_alloc(shape.bytes + 1, 1);
+      bytes = insitu__mem_alloc(shape.bytes + 1, 1);
     if (!status && bytes) status = insitu_read(ld, &fixed, bytes, shape.bytes, NULL, err);
     if (!status && (!bytes || !insitu__read_strings_fixed(&s, bytes, s.n ? shape.bytes / s.n : 0)))
       status = insitu__error_set(err, INSITU_E_NOMEM,
@@ -38276,7 +42649,7 @@ static insitu_status insitu__public_write_file(
     const char *path, const char *text, uint64_t n, insitu_error *err) {
   char other[INSITU__MAX_KEY + 32], name[400];
   FILE *f = insitu__public_temporary(path, other, sizeof other);
-  bool ok = f && fwrite(text, 1, (size_t)n, f) == n && fflush(f) == 0 && fsync(fileno(f)) == 0;
+  bool ok = f && fwrite(text, 1, n, f) == n && fflush(f) == 0 && fsync(fileno(f)) == 0;
   int error = ok ? 0 : errno;
 
   if (f && fclose(f) != 0) ok = false;
@@ -38305,6 +42678,11 @@ INSITU_DEF insitu_status insitu_manifest_save(
         "manifest: the path is empty or longer than %d bytes; give another", INSITU__MAX_KEY);
 
   insitu__text_redact(path, name, sizeof name);
+  if (!ld->geometry.n_drawn)
+    return insitu__error_set(err, INSITU_E_SPLIT,
+        "manifest %s: all axes have a patch, and such an image is not split; save start and stop "
+        "of the axes instead",
+        name);
   if (!ld->split.by_chunks)
     return insitu__error_set(err, INSITU_E_SPLIT,
         "manifest %s: the split was given by samples, a manifest holds whole chunks; save the "
@@ -38327,7 +42705,7 @@ INSITU_DEF insitu_status insitu_manifest_save(
 
 /* Takes an iterator's memory on devices and on the host; part of it where that fails. */
 static void insitu__public_iter_memory(void *arg) {
-  struct insitu__loader_call *m = (struct insitu__loader_call *)arg;
+  struct insitu__loader_call *m = arg;
   m->status = insitu__pass_iter_devices(m->it, m->err);
   if (!m->status) m->status = insitu__pass_iter_slabs(m->it, m->err);
   if (!m->status) m->status = insitu__pass_iter_events(m->it, m->err);
@@ -38346,7 +42724,7 @@ INSITU_DEF insitu_status insitu_iter_open(
     return insitu__error_set(err, INSITU_E_ARG,
         "iterator: the loader was opened with plan_only; open it without to read");
 
-  insitu_iter *it = (insitu_iter *)insitu__mem_alloc(1, sizeof *it);
+  insitu_iter *it = insitu__mem_alloc(1, sizeof *it);
   if (!it)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "iterator: no memory; give the process more memory");
@@ -38442,8 +42820,10 @@ INSITU_DEF insitu_status insitu_iter_next(
 
 /* Has the iterator go on elsewhere. */
 static insitu_status insitu__public_move(struct insitu__pass_move *m, insitu_error *err) {
-  m->it->user.lap.began = 0;
-  return insitu__public_run(m->it->loader, "iterator", insitu__pass_move_await, m, err);
+  insitu_status status =
+      insitu__public_run(m->it->loader, "iterator", insitu__pass_move_await, m, err);
+  if (!status) m->it->user.lap.began = 0;
+  return status;
 }
 
 INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, insitu_error *err) {
@@ -38472,12 +42852,12 @@ struct insitu__public_change {
 };
 
 static void insitu__public_change_init(void *arg) {
-  struct insitu__public_change *c = (struct insitu__public_change *)arg;
+  struct insitu__public_change *c = arg;
   c->status = insitu__pass_change_init(&c->move, &c->as, c->err);
 }
 
 static void insitu__public_change_free(void *arg) {
-  struct insitu__public_change *c = (struct insitu__public_change *)arg;
+  struct insitu__public_change *c = arg;
   insitu__pass_change_free(&c->move, c->moved);
 }
 
@@ -38494,18 +42874,18 @@ INSITU_DEF insitu_status insitu_iter_restore(
   c.move.it = it;
   c.move.epoch = insitu__base_load64(state->bytes + INSITU__PASS_STATE_EPOCH);
   c.move.batch = insitu__base_load64(state->bytes + INSITU__PASS_STATE_NEXT);
-  status = insitu__pass_change_plan(&c.move, &c.as, err);
-  if (status || !c.move.other) return status ? status : insitu__public_move(&c.move, err);
-  insitu__pass_on_device(it, insitu__public_change_init, &c);
+  c.status = insitu__pass_change_plan(&c.move, &c.as, err);
+  if (!c.status && !c.move.other) return insitu__public_move(&c.move, err);
+  if (!c.status) insitu__pass_on_device(it, insitu__public_change_init, &c);
   if (!c.status) c.status = insitu__public_move(&c.move, err);
   c.moved = !c.status;
   insitu__pass_on_device(it, insitu__public_change_free, &c);
+  insitu__pass_units_settle(&c.move, c.moved);
   if (c.moved)
     insitu__report_log(it->loader, 2,
-        "rank %d, iterator %s: goes on with the state's unit_chunks %" PRIu64
-        ", block_chunks %" PRIu64 " and %" PRIu64 " lanes",
-        (int)it->loader->config.rank, insitu__split_names[it->split], c.as.unit_chunks,
-        c.as.block_chunks, it->plan.layout.lanes);
+        "iterator %s: goes on with the state's unit_chunks %" PRIu64 ", block_chunks %" PRIu64
+        " and %" PRIu64 " lanes",
+        insitu__split_names[it->split], c.as.unit_chunks, c.as.block_chunks, it->plan.layout.lanes);
   return c.status;
 }
 
@@ -38522,7 +42902,7 @@ static insitu_status insitu__public_output(
           "set_steps: '%.80s' is a variable, and a part of output %s; name that", name,
           g->outputs[g->variables[i].output].label);
 
-  const char **names = (const char **)insitu__mem_alloc(g->n_outputs, sizeof *names);
+  const char **names = insitu__mem_alloc(g->n_outputs, sizeof *names);
   for (uint64_t i = 0; names && i < g->n_outputs; i++) names[i] = g->outputs[i].label;
   int near = names ? insitu__text_nearest(name, names, (int)g->n_outputs) : -1;
   insitu__mem_free(names);
@@ -38540,6 +42920,11 @@ static insitu_status insitu__public_check_steps(
   for (uint64_t i = 0; i < g->n_variables; i++) {
     if (g->variables[i].output != output) continue;
     steps = ld->config.variables[i].n_steps;
+    if (ld->config.variables[i].fixed)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "set_steps, output %s: it is fixed, and has neither samples nor steps; name an output "
+          "that has steps",
+          g->outputs[output].label);
     if (!steps)
       return insitu__error_set(err, INSITU_E_ARG,
           "set_steps, output %s: variable %s has no steps; give it some when the loader is opened, "
@@ -38601,11 +42986,12 @@ static insitu_status insitu__public_show(
       .epoch = it->shared.next / it->batches,
       .batch = it->shared.next % it->batches,
       .shown = cut ? cut : full};
-  it->user.lap.began = 0;
   insitu_status status = insitu__public_run(ld, "set_steps", insitu__pass_move_await, &m, err);
   insitu__geometry_cut_free(status ? cut : it->cut);
-  if (!status) it->cut = cut;
-  return status;
+  if (status) return status;
+  it->user.lap.began = 0;
+  it->cut = cut;
+  return INSITU_OK;
 }
 
 INSITU_DEF insitu_status insitu_iter_set_steps(
@@ -38756,7 +43142,7 @@ INSITU_DEF insitu_status insitu_batch_copy_to(const insitu_batch *batch, uint64_
         "give NULL",
         a->name);
 
-  memcpy(dst, a->data, (size_t)a->bytes);
+  memcpy(dst, a->data, a->bytes);
   return INSITU_OK;
 }
 
@@ -38818,11 +43204,11 @@ static void insitu__public_dlpack_release(struct insitu__public_dlpack_export *e
 }
 
 static void insitu__public_dlpack_delete(struct insitu__public_dlpack_managed *self) {
-  if (self) insitu__public_dlpack_release((struct insitu__public_dlpack_export *)self->manager);
+  if (self) insitu__public_dlpack_release(self->manager);
 }
 
 static void insitu__public_dlpack_delete_versioned(struct insitu__public_dlpack_versioned *self) {
-  if (self) insitu__public_dlpack_release((struct insitu__public_dlpack_export *)self->manager);
+  if (self) insitu__public_dlpack_release(self->manager);
 }
 
 INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array, int32_t versioned,
@@ -38842,8 +43228,7 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
   struct insitu__loader_slab *slab = insitu__public_slab(batch);
   const insitu_array *a = &batch->arrays[array];
   struct insitu__loader_fixed *fixed = a->fixed ? slab->iter->fixed : NULL;
-  struct insitu__public_dlpack_export *e =
-      (struct insitu__public_dlpack_export *)insitu__mem_alloc(1, sizeof *e);
+  struct insitu__public_dlpack_export *e = insitu__mem_alloc(1, sizeof *e);
   if (!e)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "dlpack: no memory; give the process more memory");

@@ -1,54 +1,41 @@
 /* cc -O2 -I. examples/09_forecast_box.c -o 09_forecast_box -luring -lcurl -llz4 -lzstd -lpthread -lm */
-/* Inputs and targets of a forecaster over a box, which is cut out by values over the seam of the
- * longitudes: two winds as channels, two months in, four out. Prints how far the wind is from the
- * last input with each month: what a forecast has to beat. Run: ./09_forecast_box */
+/* What a forecaster is trained on: two times in, four times out, two variables at two levels as
+ * channels, in a box over the seam of the longitudes. x is (rows, 4 channels, 2 times, 7, 10), y is
+ * (rows, 4 channels, 4 times, 7, 10). Prints how far targets are from the last input: what a
+ * forecast has to beat. Run it on the archive that `make gallery` makes:
+ * ./09_forecast_box build/gallery/weather.zarr */
 #define _GNU_SOURCE
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include <math.h>
-#include <stdio.h>
-#define BOX "lat=70..20; lon=-80..20" /* the North Atlantic, from north to south */
-enum { IN = 2, OUT = 4 };
+#define BOX "level=500,850; lat=60..30; lon=-30..60"
+enum { FIELD = 7 * 10 }; /* latitudes and longitudes of the box */
 
-int main(void) {
-  const int64_t in[IN] = {-1, 0}, out[OUT] = {1, 2, 3, 4};
+int main(int argc, char **argv) {
+  const int64_t in[] = {-1, 0}, out[] = {1, 2, 3, 4};
   const insitu_variable v[] = {
-      {.label = "u_in", .path = "uwnd", .into = "x", .select = BOX, .steps = in, .n_steps = IN},
-      {.label = "v_in", .path = "vwnd", .into = "x", .select = BOX, .steps = in, .n_steps = IN},
-      {.label = "u_out", .path = "uwnd", .into = "y", .select = BOX, .steps = out, .n_steps = OUT},
-      {.label = "v_out", .path = "vwnd", .into = "y", .select = BOX, .steps = out, .n_steps = OUT}};
-  const insitu_loader_desc desc = {.api = INSITU_API,
-      .url = "examples/data/winds.zarr",
-      .variables = v,
-      .n_variables = 4,
-      .batch_size = 8};
+      {.label = "t_in", .path = "t", .into = "x", .select = BOX, .steps = in, .n_steps = 2},
+      {.label = "u_in", .path = "u", .into = "x", .select = BOX, .steps = in, .n_steps = 2},
+      {.label = "t_out", .path = "t", .into = "y", .select = BOX, .steps = out, .n_steps = 4},
+      {.label = "u_out", .path = "u", .into = "y", .select = BOX, .steps = out, .n_steps = 4}};
+  insitu_loader_desc desc = {.api = INSITU_API, .url = argv[1], .variables = v, .n_variables = 4};
+  insitu_iter_desc pass = {.api = INSITU_API}; /* the train split, shuffled */
   insitu_loader *loader = NULL;
-  insitu_iter *train = NULL;
-  insitu_batch *b = NULL;
-  insitu_error err = {0};
-  double square[2][OUT] = {{0}}, n = 0;
-
-  insitu_status status = insitu_loader_open(&desc, &loader, &err);
-  if (!status)
-    status = insitu_iter_open(loader, &(insitu_iter_desc){.api = INSITU_API}, &train, &err);
-  while (!status && (status = insitu_iter_next(train, INSITU_FOREVER, &b, &err)) == INSITU_OK) {
-    /* x (rows, 2 winds, IN, latitudes, longitudes) and y (rows, 2 winds, OUT, ...), float32 */
-    const float *x = b->arrays[0].data, *y = b->arrays[1].data;
-    int64_t field = b->arrays[0].shape[3] * b->arrays[0].shape[4];
-    for (uint64_t row = 0; row < b->rows; row++)
-      for (int c = 0; c < 2; c++, x += IN * field)
-        for (int lead = 0; lead < OUT; lead++, y += field)
-          for (int64_t i = 0; i < field; i++)
-            square[c][lead] += pow((double)y[i] - (double)x[(IN - 1) * field + i], 2);
-    n += (double)(b->rows * (uint64_t)field);
-    insitu_batch_release(&b);
-  }
-
-  if (status != INSITU_END) fprintf(stderr, "%s: %s\n", insitu_status_name(status), err.message);
-  for (int lead = 0; lead < OUT && n > 0; lead++)
-    printf("%d months ahead: %s %.2f m/s, %s %.2f m/s\n", lead + 1, "eastward wind",
-        sqrt(square[0][lead] / n), "northward wind", sqrt(square[1][lead] / n));
-  insitu_iter_close(&train);
+  insitu_iter *iter = NULL;
+  insitu_batch *b;
+  insitu_error err;
+  double miss[16] = {0}, n = 0;
+  if (!insitu_loader_open(&desc, &loader, &err) && !insitu_iter_open(loader, &pass, &iter, &err))
+    while (!insitu_iter_next(iter, INSITU_FOREVER, &b, &err)) {
+      const float *x = b->arrays[0].data, *y = b->arrays[1].data;
+      for (uint64_t i = 0; i < b->rows * 16 * FIELD; i++, n++)
+        miss[i / FIELD % 16] += fabs(y[i] - x[(i / FIELD / 4 * 2 + 1) * FIELD + i % FIELD]);
+      insitu_batch_release(&b);
+    }
+  for (int i = 0; i < 16 && n > 0; i++)
+    printf("%s after %2d hours: %.2f from the last input\n",
+        insitu_loader_array(loader, 1)->channels[i / 4], i % 4 * 6 + 6, miss[i] / (n / 16));
+  insitu_iter_close(&iter);
   insitu_loader_close(&loader);
-  return status != INSITU_END;
+  return err.status && fprintf(stderr, "%s\n", err.message);
 }

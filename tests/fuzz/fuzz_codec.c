@@ -2,7 +2,7 @@
  * it), byte 1 mode, where a checksum stands, and element, bytes 2-3 the decoded size, then the
  * chunk. What decodes comes in order, once, inside its bounds; the two ways of delivery give the
  * same bytes; and they are those of the reference library, or for blosc of a plain decoder written
- * below.
+ * below. A part of a chunk that decodes whole is the same bytes.
  */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -185,9 +185,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   n -= 4;
   uint8_t *out;
   FUZZ_HOLDS(want);
-  if (fuzz_deliver(&chain, chunk, n, decoded, 1 + (data[1] & 15), data[1] & 0x40, &out) ==
-          INSITU_OK &&
-      chain.n == 1) {
+  insitu_status status =
+      fuzz_deliver(&chain, chunk, n, decoded, 1 + (data[1] & 15), data[1] & 0x40, &out);
+  uint64_t draw = insitu__order_mix(data[1] + (n ? chunk[n / 2] * UINT64_C(257) : 0) + n);
+  for (int k = 0; k < 3; k++, draw = insitu__order_mix(draw))
+    fuzz_part(&chain, chunk, n, decoded, 1 + (data[1] & 15), draw, status ? NULL : out);
+  if (status == INSITU_OK && chain.n == 1) {
     uint64_t got = codec.kind != INSITU__CODEC_BLOSC ? one(&codec, chunk, n, want, decoded)
                    : blosc(chunk, n, want, decoded)  ? decoded
                                                      : UINT64_MAX;

@@ -101,11 +101,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   struct insitu__order o; /* its memory is within what a desc can ask for */
   if (!insitu__plan_order(&it.plan, epoch, &o, &err)) insitu__order_free(&o);
   insitu__mem_free(m.other);
-  while (it.units) {
-    struct insitu__loader_units *u = it.units;
-    it.units = u->next;
-    insitu__split_units_free(&u->split.part[INSITU_VAL]);
-    insitu__mem_free(u);
-  }
+  insitu__pass_units_settle(&m, false);
   return 0;
 }

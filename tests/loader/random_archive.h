@@ -9,7 +9,14 @@
 #include <zlib.h>
 #include <zstd.h>
 
-enum { MAX_DIMS = 5, MAX_LEVELS = 3, MAX_CODECS = 4, MAX_ARRAYS = 16, MAX_SHOWN = 1300 };
+enum {
+  MAX_DIMS = 5,
+  MAX_LEVELS = 3,
+  MAX_CODECS = 4,
+  MAX_ARRAYS = 16,
+  MAX_SHOWN = 1300,
+  MAX_AXES = 4
+};
 
 /* ---- elements ---- */
 enum kind { KIND_BOOL, KIND_INT, KIND_UINT, KIND_FLOAT, KIND_BFLOAT, KIND_COMPLEX };
@@ -229,10 +236,14 @@ struct level {
   int n_codecs;
   bool index_first, index_crc, index_big; /* of a shard */
 };
+struct partners;
 struct array {
   const char *path, *dims[MAX_DIMS]; /* dims[0] NULL: none has a name */
   const struct type *type;
-  int ndim, axis; /* axis: the sample axis */
+  int ndim, axis;                  /* axis: of several sample axes, that of the split */
+  const struct partners *partners; /* of the anchors; NULL: samples of one index */
+  const int64_t *seconds;          /* of a joined array, the times of its samples */
+  int drawn[MAX_DIMS];             /* which axis of the draw space it is, counted from 1; 0: none */
   uint64_t shape[MAX_DIMS];
   int format, n_levels;                        /* levels beyond the first: shards */
   bool big, fortran, dotted, v2_keys, dot_key; /* dotted: '.' in keys; dot_key: and it is named */
@@ -261,6 +272,14 @@ static inline uint64_t array_count(const struct array *a) {
   return n;
 }
 
+/* Axes that are none of the draw space. */
+static inline int array_fields(const struct array *a) {
+  int n = 0;
+
+  for (int d = 0; d < a->ndim; d++) n += !a->drawn[d];
+  return n;
+}
+
 /* The chunk that one read returns: that of the last level. A codec around a shard makes it that of
  * the outermost such level. */
 static inline int array_leaf(const struct array *a) {
@@ -274,6 +293,13 @@ static inline unsigned char *array_at(const struct array *a, const uint64_t *at)
 
   for (int d = 0; d < a->ndim; d++) flat = flat * a->shape[d] + at[d];
   return a->data + flat * a->type->bytes;
+}
+
+/* Whether the place lies in the array; numbers below 0 have wrapped. */
+static inline bool array_has(const struct array *a, const uint64_t *at) {
+  for (int d = 0; d < a->ndim; d++)
+    if (at[d] >= a->shape[d]) return false;
+  return true;
 }
 
 /* The number of the chunk of a level that holds an element. */
@@ -318,6 +344,7 @@ struct archive {
   int format, n_arrays;
   struct array array[MAX_ARRAYS + 1]; /* behind n_arrays: coordinates */
   struct array *time;
+  int n_times; /* arrays behind it: times of arrays in groups of their own */
   struct coordinate coordinate[MAX_ARRAYS];
   int n_coordinates; /* their arrays are the last ones */
   const char *group; /* "" or the name of a group around all arrays but the coordinate */
@@ -601,7 +628,7 @@ static inline void write_chunks(struct archive *ar, const struct array *a) {
 }
 
 static inline int archive_arrays(const struct archive *ar) {
-  return ar->n_arrays + (ar->time != NULL) + ar->n_coordinates;
+  return ar->n_arrays + (ar->time != NULL) + ar->n_times + ar->n_coordinates;
 }
 
 /* All objects of the archive. */
@@ -795,8 +822,8 @@ static inline void draw_codecs(const struct array *a, struct level *l, bool arou
   if (a->format == 3 && chance(20)) l->codec[l->n_codecs++] = (struct codec){.kind = CODEC_CRC32C};
 }
 
-/* An array of `samples` along its sample axis; its path, dimension names and axis are there. */
-static inline void draw_array(struct array *a, uint64_t samples, int ndim) {
+/* An array whose path, axes of the draw space and their lengths are there. */
+static inline void draw_array(struct array *a, int ndim) {
   a->ndim = ndim;
   do a->type = &types[draw(TYPES)];
   while (a->format == 2 && !a->type->v2);
@@ -804,16 +831,19 @@ static inline void draw_array(struct array *a, uint64_t samples, int ndim) {
   a->n_levels = a->format == 2 || !chance(45) ? 1 : chance(15) ? 3 : 2;
   a->absent = chance(60) ? 0 : chance(80) ? (unsigned)draw(40) : 100;
   struct level *leaf = &a->level[a->n_levels - 1];
+  int n_drawn = 0;
   for (int d = 0; d < ndim; d++) {
     static const uint64_t sizes[] = {1, 1, 2, 3, 4, 5, 7, 8, 10, 16};
     bool sample = d == a->axis;
 
-    a->shape[d] = sample ? samples : 1 + draw(ndim > 3 ? 4 : 8);
+    if (!a->drawn[d]) a->shape[d] = 1 + draw(ndim > 3 ? 4 : 8);
     leaf->size[d] = sample ? sizes[draw(10)] : a->shape[d] / 2 + 1 + draw(a->shape[d]);
-    if (sample && chance(5)) leaf->size[d] = samples + draw(3);
+    if (!sample && a->drawn[d]) leaf->size[d] = 1 + draw(a->shape[d]);
+    if (sample && chance(5)) leaf->size[d] = a->shape[d] + draw(3);
     if (!sample && chance(20)) leaf->size[d] = 1 + draw(2);
+    n_drawn += a->drawn[d] != 0;
   }
-  if (chance(4) && ndim > 1) { /* rows that blosc cuts into blocks */
+  if (chance(4) && ndim > 1 && n_drawn == 1) { /* rows that blosc cuts into blocks */
     int d = a->axis == ndim - 1 ? ndim - 2 : ndim - 1;
 
     a->shape[d] = 300 + draw(900);

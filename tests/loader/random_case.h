@@ -1,5 +1,6 @@
-/* A case of the random model test: a random archive in a random place, a configuration of it, and
- * what the manual says must come of it. After random_model.h, zip.h and server.h. */
+/* A case of the random model test: what it holds, a random archive in a random place, and random
+ * variables. random_config.h has the rest of the configuration. After random_select.h,
+ * random_order.h, zip.h and server.h. */
 #ifndef TESTS_RANDOM_CASE_H
 #define TESTS_RANDOM_CASE_H
 #include <ftw.h>
@@ -13,16 +14,20 @@ enum split_kind { SPLIT_DEFAULT, SPLIT_FRACTIONS, SPLIT_RANGES, SPLIT_DATES, SPL
 struct setup {
   uint64_t number;
   struct archive archive;
-  uint64_t samples;
+  struct space *space;
+  uint64_t samples; /* along the axis of the split */
   enum place place;
   struct view view[MAX_VIEWS];
   insitu_variable variable[MAX_VIEWS];
   int n_views, n_outputs;  /* without the fixed one */
   struct view fixed;       /* the last variable, any box of an array; its `array` is NULL: none */
   insitu_loader_desc desc; /* without rank */
+  insitu_axis axes[MAX_AXES];
   insitu_option option[1];
   insitu_object *objects;
   uint64_t global, unit_chunks, block_chunks; /* resolved */
+  /* of each part, where the rule decides lanes and windows; 0: it cannot be drawn */
+  uint64_t window[4];
   enum split_kind kind;
   struct split split;
   bool spread; /* shuffled by chunks: the library's manifest says which */
@@ -34,6 +39,27 @@ struct setup {
   const char *why;       /* in words */
   char folder[300];      /* what the case wrote */
 };
+
+/* Samples of a reference chunk along the axis of the split. */
+static inline uint64_t reference(const struct setup *s) {
+  return s->split.ref[s->space->along];
+}
+
+static inline struct splitter splitter_of(const struct setup *s) {
+  return (struct splitter){.space = s->space,
+      .view = s->view,
+      .n_views = s->n_views,
+      .gap = s->desc.split_gap,
+      .unit_chunks = s->unit_chunks,
+      .spill = s->desc.split_spill};
+}
+
+/* Cuts the split again, after something changed that decides it. */
+static inline void cut_split(struct setup *s) {
+  struct splitter by = splitter_of(s);
+
+  split_finish(&s->split, &by);
+}
 
 static char random_dir[256];
 static struct server *random_server;
@@ -159,7 +185,9 @@ static inline void draw_seconds(struct setup *s) {
   }
 }
 
-static inline void draw_time(struct setup *s, const char *name, const char *group) {
+/* The array of n times, given in seconds. */
+static inline void draw_time(struct setup *s, struct array *a, const char *name, const char *group,
+    const int64_t *seconds, uint64_t n) {
   static const struct {
     const char *name;
     int64_t seconds;
@@ -168,12 +196,10 @@ static inline void draw_time(struct setup *s, const char *name, const char *grou
   static const char *const calendars[][2] = {
       {"standard", "proleptic_gregorian"}, {"noleap", "365_day"}, {"360_day", "360_day"}};
   struct archive *ar = &s->archive;
-  struct array *a = ar->time = &ar->array[ar->n_arrays];
   int unit = (int)draw(6);
   struct level *l = &a->level[0];
   struct date since;
 
-  draw_seconds(s);
   *a = (struct array){.path = own_text("%s%s%s", group, *group ? "/" : "", name),
       .format = ar->format,
       .ndim = 1,
@@ -184,68 +210,186 @@ static inline void draw_time(struct setup *s, const char *name, const char *grou
   a->type = &types[units[unit].seconds > 3600 || chance(40) ? TYPE_F64 : TYPE_I64];
   a->big = chance(20);
   a->dims[0] = name;
-  a->shape[0] = s->samples;
-  l->size[0] = 1 + draw(s->samples);
+  a->shape[0] = n;
+  l->size[0] = 1 + draw(n);
   draw_codecs(a, l, false);
   since = date_of(
-      s->calendar, s->seconds[0] / 86400 * 86400 - draw_from(0, 900) * 86400, (int)draw_from(2, 5));
+      s->calendar, seconds[0] / 86400 * 86400 - draw_from(0, 900) * 86400, (int)draw_from(2, 5));
   const char *calendar = calendars[s->calendar][draw(2)];
   bool say_calendar = s->calendar != CALENDAR_STANDARD || chance(60);
   a->attributes = own_text("\"units\":\"%s since %s\",%s%s%s", units[unit].name, since.text,
       say_calendar ? "\"calendar\":\"" : "", say_calendar ? calendar : "",
       say_calendar ? "\"," : "");
   draw_elements(a);
-  for (uint64_t i = 0; i < s->samples; i++) {
-    double x = (double)(s->seconds[i] - since.begin) / (double)units[unit].seconds;
+  for (uint64_t i = 0; i < n; i++) {
+    double x = (double)(seconds[i] - since.begin) / (double)units[unit].seconds;
     int64_t whole = (int64_t)x;
 
     memcpy(a->data + 8 * i, a->type->kind == KIND_INT ? (void *)&whole : (void *)&x, 8);
   }
 }
 
+/* ---- arrays with samples of their own ---- */
+/* The times of an array that is joined to the anchors: of these every so many, with holes; times
+ * between them; and some before the first and behind the last. How many. */
+static inline uint64_t draw_joined(const struct setup *s, int64_t *to) {
+  uint64_t n = 0, every = chance(50) ? 1 : 1 + draw(6), first = draw(every),
+           most_n = 4 * s->samples;
+  uint64_t from = chance(60) ? 0 : draw(s->samples),
+           end = chance(60) ? 0 : draw(s->samples / 2 + 1);
+  int64_t between = chance(60) ? 1 : 2 + (int64_t)draw(5),
+          before = chance(60) ? 0 : draw_from(1, 5);
+  bool holes = chance(30);
+  int64_t *sorted = own(s->samples * 8);
+
+  for (uint64_t i = 0; i < s->samples; i++)
+    sorted[i] = s->seconds[s->falls ? s->samples - 1 - i : i];
+  for (; before > 0; before--) to[n++] = sorted[from] - before * 3600;
+  for (uint64_t i = from; i < s->samples - end && n + 8 < most_n; i++) {
+    int64_t gap = i + 1 < s->samples ? sorted[i + 1] - sorted[i] : 86400;
+
+    if (i % every == first && !(holes && chance(15))) to[n++] = sorted[i];
+    for (int64_t k = 1; k < between && gap % (between * 3600) == 0; k++)
+      to[n++] = sorted[i] + gap / between * k;
+  }
+  for (uint64_t i = 0; s->falls && i < n / 2; i++) {
+    int64_t t = to[i];
+
+    to[i] = to[n - 1 - i];
+    to[n - 1 - i] = t;
+  }
+  return n;
+}
+
+/* How an array's samples belong to the anchors; NULL: sample by sample. */
+static inline struct partners *draw_partners(const struct setup *s, const int64_t **seconds) {
+  int64_t anchors = (int64_t)s->samples, rate = draw_from(2, 7);
+
+  *seconds = NULL;
+  if (chance(50)) return NULL;
+  if (s->seconds && !s->hard_date && chance(60)) {
+    int64_t *times = own((4 * s->samples + 16) * 8);
+    uint64_t n = draw_joined(s, times);
+    struct partners *p = partners_joined(s->seconds, anchors, times, (int64_t)n, s->falls);
+    bool same = n == s->samples && partners_shared(p) == n;
+
+    if (!partners_shared(p)) return NULL;
+    *seconds = times;
+    if (chance(50) || (n == s->samples && !same)) p->map = INSITU_BY_COORDINATE;
+    return p;
+  }
+  int64_t fair = chance(50)   ? anchors * rate
+                 : chance(50) ? (int64_t)ceil_div(s->samples, (uint64_t)rate)
+                              : anchors;
+  int64_t indexes = chance(50) ? fair : draw_from(1, fair + 3);
+  if (fair < anchors) return partners_by_rate(anchors, indexes, -rate, chance(50));
+  return partners_by_rate(anchors, indexes, fair > anchors ? rate : chance(50) ? 0 : 1, false);
+}
+
+/* ---- the draw space ---- */
+/* One axis by its name or number, or a list of axes. */
+static inline void draw_axes(struct setup *s) {
+  struct space *space = s->space = own(sizeof *space);
+  static const char *const names[] = {"time", "t", "z"};
+  bool listed = s->number % 3;
+
+  s->samples = chance(60) ? 20 + draw(70) : chance(40) ? 1 + draw(20) : 90 + draw(170);
+  if (listed) {
+    draw_space(space, s->samples);
+    s->samples = space->axis[space->along].n;
+    return;
+  }
+  *space = (struct space){.n = 1};
+  space->axis[0] =
+      (struct axis){.dim = names[draw(3)], .n = s->samples, .hi = (int64_t)s->samples, .stride = 1};
+}
+
+/* Which of an array's axes those of the space are: their own numbers, or any. */
+static inline void draw_positions(struct array *a, const struct space *space, const int *position) {
+  int ndim = space->n;
+
+  for (int k = 0; position && k < space->n; k++)
+    if (position[k] >= ndim) ndim = position[k] + 1;
+  ndim += (int)draw((space->n > 2 ? MAX_DIMS : 4) + 1 - (uint64_t)ndim);
+  for (int k = 0; k < space->n; k++) {
+    int d = position ? position[k] : (int)draw((uint64_t)ndim);
+
+    while (a->drawn[d]) d = (d + 1) % ndim;
+    a->drawn[d] = k + 1;
+    a->shape[d] = space->axis[k].n;
+    if (k == space->along) a->axis = d;
+  }
+  a->ndim = ndim;
+}
+
 static inline void draw_archive(struct setup *s) {
   static const char *const dims[] = {"y", "x", "level", "band", "number"};
-  static const char *const axes[] = {"time", "t", "z"};
   static const char *const names[] = {"t2m", "u", "deep/v", "w"};
   struct archive *ar = &s->archive;
+  struct space *space;
   bool by_name = chance(55), named = by_name || chance(40);
-  const char *sample = axes[draw(3)];
-  int axis = chance(70) ? 0 : (int)draw(3), n_dims = 0;
+  int n_dims = 0, tries = 0;
 
+  draw_axes(s);
+  space = s->space;
+  /* Numbers of the axes in every array; by name they may be others in each. */
+  struct array first = {0};
+  int position[MAX_AXES];
+  draw_positions(&first, space, chance(70) && space->n == 1 ? (int[]){0} : NULL);
+  for (int d = 0; d < first.ndim; d++)
+    if (first.drawn[d]) position[first.drawn[d] - 1] = d;
   ar->format = 2 + (int)draw(2);
-  s->samples = chance(60) ? 20 + draw(70) : chance(40) ? 1 + draw(20) : 90 + draw(170);
   ar->n_arrays = chance(45) ? 1 : chance(65) ? 2 : 3;
   ar->root_is_array = chance(4);
   if (ar->root_is_array) ar->n_arrays = 1;
   ar->group = !ar->root_is_array && chance(20) ? "g" : "";
   ar->consolidated = chance(50);
+  bool timed = named && !ar->root_is_array && chance(60);
+  if (timed) draw_seconds(s);
+  s->hard_date = timed && chance(25);
   for (int i = 0; i < ar->n_arrays; i++) {
     struct array *a = &ar->array[i];
 
-    *a = (struct array){.format = ar->format, .axis = by_name && chance(40) ? (int)draw(3) : axis};
+    *a = (struct array){.format = ar->format};
     a->path =
         ar->root_is_array ? "" : own_text("%s%s%s", ar->group, *ar->group ? "/" : "", names[i]);
-    draw_array(a, s->samples, a->axis + 1 + (int)draw((uint64_t)(4 - a->axis)));
+    draw_positions(a, space, by_name && chance(40) ? NULL : position);
+    if (i) a->partners = draw_partners(s, &a->seconds);
+    if (a->partners) a->shape[a->axis] = (uint64_t)a->partners->indexes;
+    if (a->seconds) a->path = own_text("%s%sm%d/v", ar->group, *ar->group ? "/" : "", i);
+    draw_array(a, a->ndim);
     uint64_t chunks = 1, stored = 1;
     for (int d = 0; d < a->ndim; d++) {
       chunks *= ceil_div(a->shape[d], a->level[a->n_levels - 1].size[d]);
       stored *= ceil_div(a->shape[d], a->level[0].size[d]);
     }
     if (chunks > 400 || stored > 150 || array_count(a) > 60000) { /* too slow */
+      if (++tries > 200) abort();
       i--;
       continue;
     }
     for (int d = 0; named && d < a->ndim; d++)
-      a->dims[d] = d == a->axis ? sample : dims[n_dims++ % 5];
+      a->dims[d] = a->drawn[d] ? space->axis[a->drawn[d] - 1].dim : dims[n_dims++ % 5];
     draw_elements(a);
     if (a->type->kind != KIND_BOOL && a->type->kind != KIND_COMPLEX && chance(30)) draw_packing(a);
   }
-  if (by_name) s->desc.sample_dim = sample;
-  else s->desc.sample_axis = axis;
-  if (named && !ar->root_is_array && chance(60)) {
-    s->hard_date = chance(25);
-    /* beside the first array, or at the root */
-    draw_time(s, s->hard_date ? "clock" : sample, chance(50) ? ar->group : "");
+  const char *sample = space->axis[space->along].dim;
+  if (space->listed) draw_ranges_of_axes(space);
+  if (space->listed) say_axes(space, s->axes, by_name ? NULL : position);
+  else if (by_name) s->desc.sample_dim = sample;
+  else s->desc.sample_axis = position[0];
+  if (timed) { /* beside the first array, or at the root */
+    ar->time = &ar->array[ar->n_arrays];
+    draw_time(s, ar->time, s->hard_date ? "clock" : sample, chance(50) ? ar->group : "", s->seconds,
+        s->samples);
+  }
+  for (int i = 0; i < ar->n_arrays; i++) {
+    const struct array *a = &ar->array[i];
+    const char *group = own_text("%.*s", (int)(strlen(a->path) - 2), a->path);
+
+    if (!a->seconds) continue;
+    draw_time(s, &ar->array[ar->n_arrays + 1 + ar->n_times++], sample, group, a->seconds,
+        a->shape[a->axis]);
   }
   draw_coordinates(ar);
   write_archive(ar);
@@ -276,7 +420,13 @@ static inline void draw_views(struct setup *s) {
     const struct array *a = v->array =
         &ar->array[i < ar->n_arrays ? i : (int)draw((uint64_t)ar->n_arrays)];
 
+    v->space = s->space;
     v->v = (insitu_variable){.label = own_text("v%d", i), .path = a->path};
+    if (s->space->halo && chance(60)) v->v.halo = 1 + draw((uint64_t)s->space->halo);
+    if (a->partners) {
+      v->v.map = a->partners->map;
+      v->v.rate = a->partners->rate;
+    }
     if (i == 0 && *a->path && chance(20)) {
       v->v.label = a->path;
       v->v.path = NULL;
@@ -293,6 +443,9 @@ static inline void draw_views(struct setup *s) {
     if (odd) draw_dtype(v);
     s->variable[i] = v->v;
   }
+  s->space->halo = 0;
+  for (int i = 0; i < s->n_views; i++)
+    if ((int64_t)s->view[i].v.halo > s->space->halo) s->space->halo = (int64_t)s->view[i].v.halo;
   draw_into(ar, s->view, s->n_views, s->variable);
   s->n_outputs = place_views(s->view, s->n_views);
   for (int i = 0; i < s->n_views; i++) {
@@ -314,578 +467,15 @@ static inline void draw_fixed(struct setup *s) {
 
   if (s->refused || !chance(30)) return;
   const struct array *a = v->array = &ar->array[draw((uint64_t)ar->n_arrays)];
+  v->space = s->space;
   v->v = (insitu_variable){.label = "fixed", .path = a->path, .fixed = 1};
   draw_box(v);
   if (a->packed && chance(60)) v->v.decode = INSITU_CF;
   if (a->type->kind != KIND_COMPLEX && chance(40)) draw_dtype(v);
   struct chunk_set chunks = chunk_set(a);
-  chunk_set_add(&chunks, v, -1, 1, &absent);
+  chunk_set_add(&chunks, v, NULL, 0, 1, &absent);
   bool raises = absent && s->desc.on_absent_chunk == INSITU_RAISE;
   if (raises || view_refusal(v)) v->array = NULL;
 }
 
-/* ---- the split ---- */
-static inline void own_range(struct setup *s, int p, int64_t lo, int64_t hi) {
-  for (int64_t x = lo; x < hi; x++) s->split.owner[x] = (signed char)p;
-}
-
-static inline void split_fractions(struct setup *s) {
-  double sum = 0;
-  uint64_t before = 0;
-
-  for (int p = 0; p < 3; p++) {
-    sum += s->kind == SPLIT_DEFAULT ? p ? 0.1 : 0.8 : s->desc.split[p].fraction;
-    uint64_t end = fraction_end(sum, s->split.n_ref);
-    own_range(s, p, (int64_t)least(before * s->split.ref, s->samples),
-        (int64_t)least(end * s->split.ref, s->samples));
-    before = end;
-  }
-}
-
-static inline void draw_fractions(struct setup *s) {
-  uint64_t left = 16;
-
-  for (int p = 0; p < 3; p++) {
-    uint64_t n = p == 0 ? 4 + draw(13) : draw(left + 1);
-
-    s->desc.split[p].fraction = (double)n / 16;
-    left -= n;
-  }
-}
-
-/* Disjoint ranges in any order, neighbours or not. */
-static inline void draw_ranges(struct setup *s) {
-  int64_t at = s->split.lo;
-  int turn = (int)draw(3);
-
-  for (int k = 0; k < 3; k++) {
-    int p = (turn + k) % 3;
-    int64_t lo = chance(60) ? at : draw_from(at, s->split.hi), hi = draw_from(lo, s->split.hi);
-
-    if (hi == lo || (k && chance(15))) continue;
-    s->desc.split[p].start = lo;
-    s->desc.split[p].stop = hi == (int64_t)s->samples && lo && chance(30) ? 0 : hi;
-    own_range(s, p, lo, hi);
-    at = hi;
-  }
-}
-
-/* The samples from the begin of one date to the end of another; either may be NULL. False: there
- * are none. */
-static inline bool dated_range(const struct setup *s, const struct date *from,
-    const struct date *to, int64_t *lo, int64_t *hi) {
-  *lo = *hi = -1;
-  for (int64_t x = 0; x < (int64_t)s->samples; x++) {
-    if ((from && s->seconds[x] < from->begin) || (to && s->seconds[x] >= to->end)) continue;
-    if (*lo < 0) *lo = x;
-    *hi = x + 1;
-  }
-  return *lo >= 0;
-}
-
-static inline struct date *draw_date(const struct setup *s, int64_t sample) {
-  struct date *d = own(sizeof *d);
-  int64_t seconds = s->seconds[sample];
-
-  if (chance(10)) seconds += chance(50) ? 86400 * 40 : -86400 * 40;
-  *d = date_of(s->calendar, seconds, (int)draw(6));
-  return d;
-}
-
-/* Ranges by date, with open ends, cut at dates in the order of time. */
-static inline void draw_dates(struct setup *s) {
-  int64_t last = (int64_t)s->samples - 1, cut[4] = {s->falls ? last : 0};
-  bool given = false;
-
-  for (int k = 1; k < 4; k++) { /* samples in the order of time */
-    int64_t at = draw_from(0, last);
-
-    cut[k] = s->falls ? last - at : at;
-  }
-  for (int a = 0; a < 4; a++)
-    for (int b = a + 1; b < 4; b++)
-      if (s->falls ? cut[b] > cut[a] : cut[b] < cut[a]) {
-        int64_t t = cut[a];
-
-        cut[a] = cut[b];
-        cut[b] = t;
-      }
-  int turn = (int)draw(3), n = 1 + (int)draw(3);
-  for (int k = 0; k < n; k++) {
-    int p = (turn + k) % 3;
-    struct date *from = k == 0 && chance(50) ? NULL : draw_date(s, cut[k]);
-    struct date *to = k == n - 1 && chance(50) ? NULL : draw_date(s, cut[k + 1]);
-    int64_t lo, hi;
-
-    if (!from && !to) continue;
-    if (!dated_range(s, from, to, &lo, &hi)) continue; /* it would be refused */
-    if (!from && !s->falls) lo = s->split.lo;          /* an open end is that of what takes part */
-    if (!from && s->falls) hi = s->split.hi;
-    if (!to && !s->falls) hi = s->split.hi;
-    if (!to && s->falls) lo = s->split.lo;
-    bool free = lo < hi && lo >= s->split.lo && hi <= s->split.hi; /* nor may it leave that */
-    for (int64_t x = lo; x < hi; x++) free = free && s->split.owner[x] == NOBODY;
-    if (!free) continue;
-    s->desc.split[p].from = from ? from->text : NULL;
-    s->desc.split[p].to = to ? to->text : NULL;
-    own_range(s, p, lo, hi);
-    given = true;
-  }
-  if (given) return;
-  s->kind = SPLIT_DEFAULT;
-  split_fractions(s);
-}
-
-/* Ranges that the manifest excludes, as a member of an object. */
-static inline void draw_excluded(struct setup *s, struct text *t) {
-  uint64_t n = draw(4);
-
-  say(t, "\"excluded\":[");
-  for (uint64_t i = 0; i < n; i++) {
-    int64_t lo = draw_from(0, (int64_t)s->samples - 1),
-            hi = draw_from(lo + 1, (int64_t)least((uint64_t)lo + 9, s->samples));
-
-    say(t, "%s{\"start\":%" PRId64 ",\"stop\":%" PRId64 "%s}", i ? "," : "", lo, hi,
-        chance(50) ? "" : ",\"reason\":\"cloud\"");
-    for (int64_t x = lo; x < hi; x++) s->split.excluded[x] = true;
-  }
-  say(t, "]");
-}
-
-/* A manifest that excludes samples, beside whatever decides the split. */
-static inline void draw_exclusions(struct setup *s) {
-  struct text *t = own(sizeof *t);
-
-  say(t, "{");
-  draw_excluded(s, t);
-  say(t, "}");
-  s->desc.manifest = own_text("%s/excluded.json", s->folder);
-  write_file(s->desc.manifest, t->at, t->n);
-}
-
-static inline void draw_manifest(struct setup *s) {
-  struct text *t = own(sizeof *t);
-  static const char *const names[] = {"train", "val", "test"};
-
-  say(t,
-      "{\"n_chunks\":%" PRIu64 ",\"sample_chunk_size\":%" PRIu64 ",\"n_samples\":%" PRIu64
-      ",\"seed\":%s,\"chunks\":{",
-      s->split.n_ref, s->split.ref, s->samples, chance(50) ? "null" : "7");
-  signed char *of = own(s->split.n_ref);
-  uint64_t run = 0, cut = draw(s->split.n_ref + 1);
-  bool sparse = chance(25); /* every other chunk, the parts one behind the other */
-  int p = 0;
-  for (uint64_t c = 0; c < s->split.n_ref; c++) {
-    if (!run--) {
-      run = draw(8);
-      p = chance(50) ? 0 : (int)draw(4) - 1;
-    }
-    if (sparse) p = c % 2 ? NOBODY : c >= cut;
-    of[c] = (signed char)p;
-    own_range(
-        s, p, (int64_t)(c * s->split.ref), (int64_t)least((c + 1) * s->split.ref, s->samples));
-  }
-  for (int k = 0; k < 3; k++) {
-    bool first = true, back = chance(20);
-
-    say(t, "%s\"%s\":[", k ? "," : "", names[k]);
-    for (uint64_t i = 0; i < s->split.n_ref; i++) {
-      uint64_t c = back ? s->split.n_ref - 1 - i : i;
-
-      if (of[c] != k) continue;
-      say(t, "%s%" PRIu64, first ? "" : ",", c);
-      first = false;
-    }
-    say(t, "]");
-  }
-  unsigned where = (unsigned)draw(4); /* inside chunks, beside it, or nowhere */
-  if (where == 0) say(t, ",");
-  if (where == 0) draw_excluded(s, t);
-  say(t, "}");
-  if (where == 1) say(t, ",");
-  if (where == 1) draw_excluded(s, t);
-  say(t, "}");
-  s->desc.manifest = own_text("%s/manifest.json", s->folder);
-  write_file(s->desc.manifest, t->at, t->n);
-}
-
-static inline void draw_base(struct setup *s) {
-  int64_t n = (int64_t)s->samples;
-
-  s->split.lo = 0;
-  s->split.hi = n;
-  if (!chance(25)) return;
-  if (s->archive.time && chance(50)) {
-    int64_t a = draw_from(0, n - 1), b = draw_from(0, n - 1), lo, hi;
-    bool swap = s->falls ? a < b : a > b;
-    struct date *from = chance(30) ? NULL : draw_date(s, swap ? b : a),
-                *to = chance(30) ? NULL : draw_date(s, swap ? a : b);
-
-    if ((!from && !to) || !dated_range(s, from, to, &lo, &hi)) return;
-    s->desc.sample_from = from ? from->text : NULL;
-    s->desc.sample_to = to ? to->text : NULL;
-    s->split.lo = lo;
-    s->split.hi = hi;
-    return;
-  }
-  s->desc.sample_start = s->split.lo = draw_from(0, n - 1);
-  s->split.hi = draw_from(s->split.lo + 1, n);
-  s->desc.sample_stop = s->split.hi == n && chance(50) ? 0 : s->split.hi;
-}
-
-/* By chance or because of the configuration, what decides the split. */
-static inline void draw_split(struct setup *s) {
-  struct split *sp = &s->split;
-
-  sp->samples = (int64_t)s->samples;
-  sp->owner = own(s->samples);
-  sp->kept = own(s->samples);
-  sp->excluded = own(s->samples);
-  memset(sp->owner, NOBODY, s->samples);
-  for (int i = 0; i < s->n_views; i++) {
-    const struct array *a = s->view[i].array;
-
-    sp->ref = most(sp->ref, a->level[array_leaf(a)].size[a->axis]);
-  }
-  sp->n_ref = ceil_div(s->samples, sp->ref);
-  draw_base(s);
-  s->kind = (enum split_kind)draw(5);
-  if (s->kind == SPLIT_DATES && !s->archive.time) s->kind = SPLIT_DEFAULT;
-  if (s->kind == SPLIT_FRACTIONS) draw_fractions(s);
-  if (s->kind == SPLIT_DEFAULT || s->kind == SPLIT_FRACTIONS) split_fractions(s);
-  if (s->kind == SPLIT_RANGES) draw_ranges(s);
-  if (s->kind == SPLIT_DATES) draw_dates(s);
-  if (s->kind == SPLIT_MANIFEST) draw_manifest(s);
-  bool none = true;
-  for (int64_t x = 0; x < sp->samples; x++) none = none && sp->owner[x] == NOBODY;
-  if (none && s->kind == SPLIT_RANGES) { /* all zero: the default fractions */
-    s->kind = SPLIT_DEFAULT;
-    split_fractions(s);
-  }
-  s->spread = s->kind <= SPLIT_FRACTIONS && chance(30);
-  s->desc.split_shuffled = s->spread;
-  s->desc.split_gap = chance(75) ? 0 : 1 + draw(5);
-  s->desc.split_spill = chance(25);
-  if (s->kind != SPLIT_MANIFEST && chance(20)) draw_exclusions(s);
-  if (s->hard_date) s->desc.time_path = s->archive.time->path;
-  s->desc.coordinates = s->archive.time && s->samples % 2;
-}
-
-/* ---- the rest of the configuration ---- */
-static inline void draw_order(struct setup *s) {
-  static const uint64_t lanes[] = {1, 2, 3, 4, 6, 8};
-
-  s->desc.world = chance(50) ? (int32_t)draw(2) : (int32_t)draw_from(2, MAX_WORLD);
-  uint64_t world = s->desc.world ? (uint64_t)s->desc.world : 1;
-  s->desc.batch_size = chance(3) ? 0 : 1 + draw(chance(50) ? 4 : 12);
-  if (world > 1 || chance(40)) {
-    uint64_t l = world * lanes[draw(6)];
-
-    s->desc.lanes = l;
-    s->desc.batch_size = l / world * (1 + draw(3));
-    if (chance(3)) s->desc.batch_size++; /* perhaps refused */
-    if (chance(10)) s->desc.lanes = 0;
-  }
-  s->global = (s->desc.batch_size ? s->desc.batch_size : 32) * world;
-  s->desc.seed = chance(20) ? draw_u64() : draw(100);
-  s->desc.block_chunks = chance(30) ? 0 : 1 + draw(16);
-  s->desc.unit_chunks = chance(60) ? 0 : 1 + draw(4);
-  s->block_chunks = s->desc.block_chunks ? s->desc.block_chunks : 64;
-  s->unit_chunks = s->desc.unit_chunks ? s->desc.unit_chunks : 1;
-}
-
-static inline void draw_resources(struct setup *s) {
-  insitu_loader_desc *d = &s->desc;
-  const char *forced = getenv("INSITU_IO");
-
-  d->api = INSITU_API;
-  d->prefetch_depth = chance(40) ? 0 : 1 + draw(5);
-  d->max_inflight = chance(40) ? 0 : 1 + draw(8);
-  d->decode_threads = draw(4);
-  d->memory_budget = UINT64_C(1) << (chance(90) ? 28 : 20 + draw(6));
-  d->io = chance(50) ? INSITU_IO_URING : INSITU_IO_EPOLL;
-  if (forced) d->io = !strcmp(forced, "epoll") ? INSITU_IO_EPOLL : INSITU_IO_URING;
-  d->inline_io = chance(50);
-  d->hold_epoch = chance(60);
-  d->check = chance(5);
-  d->log_level = INSITU_LOG_OFF;
-  d->on_absent_chunk = chance(60) ? INSITU_FILL : chance(60) ? INSITU_AUTO : INSITU_RAISE;
-  d->on_bad_chunk = chance(30) ? INSITU_FILL : INSITU_AUTO;
-  if (s->place < PLACE_HTTP) return;
-  if (chance(40)) {
-    d->cache_dir = own_text("%s/cache", s->folder);
-    mkdir(d->cache_dir, 0777);
-  }
-  if (chance(30)) {
-    s->option[0] = chance(50) ? (insitu_option){"cache_validate", "false"}
-                              : (insitu_option){"max_connections", "3"};
-    d->options = s->option;
-    d->n_options = 1;
-  }
-}
-
-static inline void refuse(struct setup *s, insitu_status status, const char *why) {
-  s->refused = status;
-  s->why = why;
-}
-
-/* A selection that insitu_loader_open must refuse. */
-static inline void refuse_selection(struct setup *s, insitu_variable *v, const struct array *a) {
-  int d = a->ndim > 1 ? (a->axis + 1 + (int)draw((uint64_t)a->ndim - 1)) % a->ndim : -1;
-  const char *name = d < 0 ? "none" : a->dims[d] ? a->dims[d] : own_text("%d", d);
-  const char *sample = a->dims[a->axis] ? a->dims[a->axis] : own_text("%d", a->axis);
-  const struct coordinate *c = d < 0 ? NULL : axis_coordinate(&s->archive, a, d);
-  insitu_slice *slice = own(sizeof *slice);
-
-  switch (draw(8)) {
-  case 0:
-    v->n_slices = 0;
-    v->select = own_text("%s=[0]", sample);
-    refuse(s, INSITU_E_ARG, "a selection of the sample axis");
-    break;
-  case 1:
-    v->n_slices = 0;
-    v->select = "no_such_dimension=[0]";
-    refuse(s, INSITU_E_NOTFOUND, "a selection of a dimension that is not there");
-    break;
-  case 2:
-    v->n_slices = 0;
-    v->select = d < 0 || chance(50) ? "level" : own_text("%s=[0", name);
-    refuse(s, INSITU_E_ARG, "a selection that is not written so");
-    break;
-  case 3:
-    if (d < 0) return;
-    v->n_slices = 0;
-    v->select = own_text("%s=[0];%s=[0]", name, name);
-    if (chance(50)) {
-      v->select = own_text("%s=[0]", name);
-      *slice = (insitu_slice){.axis = d, .stop = 1};
-      v->slices = slice;
-      v->n_slices = 1;
-    }
-    refuse(s, INSITU_E_ARG, "a dimension that is named twice");
-    break;
-  case 4:
-    if (d < 0) return;
-    v->n_slices = 0;
-    v->select = own_text(
-        "%s=[%" PRId64 "]", name, chance(50) ? (int64_t)a->shape[d] : -1 - (int64_t)a->shape[d]);
-    refuse(s, INSITU_E_SHAPE, "an index outside of its axis");
-    break;
-  case 5:
-    if (!c) return;
-    v->n_slices = 0;
-    v->select = own_text("%s=%.17g%s", name, c->value[draw(c->n)] + c->gap / 4,
-        chance(50) ? "" : own_text("~%.17g", c->gap / 8));
-    refuse(s, INSITU_E_NOTFOUND, "a value that is not there");
-    break;
-  case 6:
-    v->into = s->variable[draw((uint64_t)s->n_views)].label;
-    if (v->into == v->label) v->into = "";
-    refuse(s, INSITU_E_ARG, "into is empty, or the label of another variable");
-    break;
-  default:
-    if (s->n_views < 2 || s->view[0].array->type != s->view[1].array->type) return;
-    for (int i = 0; i < 2; i++) {
-      s->variable[i].dtype = s->variable[i].decode = 0;
-      s->variable[i].into = "y";
-      s->variable[i].steps = s->view[i].step;
-      s->variable[i].n_steps = 1 + (uint64_t)i;
-    }
-    refuse(s, INSITU_E_SHAPE, "channels of unequal shapes");
-  }
-}
-
-/* Something that insitu_loader_open must refuse. */
-static inline void draw_refusal(struct setup *s) {
-  insitu_loader_desc *d = &s->desc;
-  insitu_variable *v = &s->variable[draw((uint64_t)s->n_views)];
-  const struct array *a = NULL;
-  insitu_slice *slice = own(2 * sizeof *slice);
-
-  for (int i = 0; i < s->n_views; i++)
-    if (v == &s->variable[i]) a = s->view[i].array;
-  if (chance(40)) {
-    refuse_selection(s, v, a);
-    return;
-  }
-  switch (draw(14)) {
-  case 0:
-    v->path = "no/such/array";
-    refuse(s, INSITU_E_NOTFOUND, "no such array");
-    break;
-  case 1: /* of an array that has numbers which int16 has not */
-    if (v->into || a->type->kind == KIND_BOOL || a->type->bytes == 1) return;
-    if (a->type->dtype == INSITU_I16 && !v->decode) return;
-    v->dtype = INSITU_I16;
-    refuse(s, INSITU_E_DTYPE, "a conversion to int16");
-    break;
-  case 2:
-    d->rank = d->world > 1 ? d->world : 1;
-    refuse(s, INSITU_E_ARG, "a rank that the world does not have");
-    break;
-  case 3:
-    d->sample_dim = "no_such_axis";
-    refuse(s, INSITU_E_NOTFOUND, "no such sample axis");
-    break;
-  case 4:
-    d->sample_dim = NULL;
-    d->sample_axis = MAX_DIMS + 1;
-    refuse(s, INSITU_E_SHAPE, "a sample axis that no array has");
-    break;
-  case 5:
-    *slice = (insitu_slice){.axis = a->axis, .stop = 1};
-    v->slices = slice;
-    v->n_slices = 1;
-    refuse(s, INSITU_E_ARG, "a slice of the sample axis");
-    break;
-  case 6:
-    if (a->ndim == 1) return;
-    slice->axis = a->axis == 0;
-    slice->start = draw_from(0, (int64_t)a->shape[slice->axis] - 1);
-    slice->stop = (int64_t)a->shape[slice->axis] + 1;
-    v->slices = slice;
-    v->n_slices = 1;
-    refuse(s, INSITU_E_SHAPE, "a slice that leaves its array");
-    break;
-  case 7:
-    v->offset = chance(50) ? INT64_MIN : INT64_C(1) << 50;
-    refuse(s, INSITU_E_ARG, "an offset beyond all samples");
-    break;
-  case 8:
-    d->sample_from = d->sample_to = NULL;
-    d->sample_start = 0;
-    d->sample_stop = (int64_t)s->samples + 1;
-    refuse(s, INSITU_E_SPLIT, "samples beyond the archive");
-    break;
-  case 9:
-    memset(d->split, 0, sizeof d->split);
-    d->manifest = NULL;
-    d->split[0].fraction = 0.75;
-    d->split[2].fraction = 0.5;
-    refuse(s, INSITU_E_ARG, "fractions of more than all");
-    break;
-  case 10:
-    if (s->samples < 3 || s->split.lo || s->split.hi < (int64_t)s->samples) return;
-    memset(d->split, 0, sizeof d->split);
-    d->manifest = NULL;
-    d->split[1].stop = 2;
-    d->split[2].start = 1;
-    d->split[2].stop = 3;
-    refuse(s, INSITU_E_SPLIT, "ranges that share a sample");
-    break;
-  case 11:
-    d->api = chance(50) ? 0 : INSITU_API + 1;
-    refuse(s, INSITU_E_API, "another version of the interface");
-    break;
-  case 12:
-    if (s->n_views < 2) return;
-    s->variable[1].label = s->variable[0].label;
-    refuse(s, INSITU_E_ARG, "two variables of one label");
-    break;
-  default:
-    d->manifest = own_text("%s/no-such-manifest.json", s->folder);
-    memset(d->split, 0, sizeof d->split);
-    d->split_shuffled = 0;
-    refuse(s, INSITU_E_NOTFOUND, "no such manifest");
-  }
-}
-
-static inline void draw_case(struct setup *s, uint64_t number) {
-  unsigned where;
-
-  s->number = number;
-  draw_state = number * UINT64_C(0xD1342543DE82EF95) + 1;
-  draw_archive(s);
-  where = (unsigned)draw(100);
-  s->place = where < 40   ? PLACE_FOLDER
-             : where < 65 ? PLACE_MEMORY
-             : where < 80 ? PLACE_ZIP
-             : where < 92 ? PLACE_HTTP
-                          : PLACE_HTTP_ZIP;
-  place_archive(s);
-  draw_views(s);
-  draw_order(s);
-  draw_split(s);
-  draw_resources(s);
-  split_finish(
-      &s->split, s->view, s->n_views, s->desc.split_gap, s->desc.split_spill, s->unit_chunks);
-  if (!s->refused && chance(5)) draw_refusal(s);
-  draw_fixed(s);
-}
-
-/* ---- in words ---- */
-static inline void tell_array(FILE *f, const struct array *a) {
-  struct text *t = own(sizeof *t);
-
-  if (a->format == 3) say_v3(t, a);
-  else say_v2(t, a);
-  fprintf(f, "  array '%s': sample axis %d, %u %% of its chunks absent, %s\n", a->path, a->axis,
-      a->absent, t->at);
-  t->n = 0;
-  say_attributes(t, a);
-  fprintf(f, "    attributes %s\n", t->at);
-}
-
-static inline void tell_case(FILE *f, const struct setup *s) {
-  static const char *const places[] = {
-      "folder", "memory", "zip file", "HTTP", "zip file over HTTP"};
-  static const char *const kinds[] = {
-      "by default", "by fractions", "by ranges", "by dates", "by manifest"};
-  static const char *const parts[] = {"train", "val", "test", "all"};
-  const insitu_loader_desc *d = &s->desc;
-
-  fprintf(f, "  Zarr v%d in a %s (%s), %d objects, %sconsolidated; %d samples\n", s->archive.format,
-      places[s->place], d->url, (int)s->archive.n_objects, s->archive.consolidated ? "" : "not ",
-      (int)s->samples);
-  for (int i = 0; i < archive_arrays(&s->archive); i++) tell_array(f, &s->archive.array[i]);
-  for (int i = 0; i < s->n_views; i++) {
-    const insitu_variable *v = &s->variable[i];
-
-    fprintf(f, "  variable '%s' of '%s': offset %d, steps [", v->label, s->view[i].array->path,
-        (int)v->offset);
-    for (uint64_t k = 0; k < v->n_steps; k++) fprintf(f, " %d", (int)v->steps[k]);
-    fprintf(f, " ], dtype 0x%x, decode %d", (unsigned)v->dtype, v->decode);
-    for (uint64_t k = 0; k < v->n_slices; k++)
-      fprintf(f, ", %s %d [%d, %d)", v->slices[k].dim ? v->slices[k].dim : "axis",
-          v->slices[k].axis, (int)v->slices[k].start, (int)v->slices[k].stop);
-    if (v->select) fprintf(f, ", select '%s'", v->select);
-    if (v->into) fprintf(f, ", into '%s'", v->into);
-    fprintf(f, "\n");
-  }
-  fprintf(f,
-      "  sample_dim %s, sample_axis %d, batch_size %d, world %d, lanes %d, block_chunks %d, "
-      "unit_chunks %d, seed %" PRIu64 "\n",
-      d->sample_dim ? d->sample_dim : "NULL", d->sample_axis, (int)d->batch_size, d->world,
-      (int)d->lanes, (int)d->block_chunks, (int)d->unit_chunks, d->seed);
-  fprintf(f, "  split %s%s, gap %d, %s; samples [%d, %d) from %s to %s, time axis %s%s",
-      kinds[s->kind], d->split_shuffled ? ", shuffled" : "", (int)d->split_gap,
-      d->split_spill ? "windows may spill" : "no window spills", (int)s->split.lo, (int)s->split.hi,
-      d->sample_from ? d->sample_from : "-", d->sample_to ? d->sample_to : "-",
-      !s->seconds ? "none"
-      : s->falls  ? "falls"
-                  : "rises",
-      d->time_path ? ", by time_path" : "");
-  for (int p = 0; p < 3; p++)
-    fprintf(f, "; %s %g [%d, %d) from %s to %s", parts[p], d->split[p].fraction,
-        (int)d->split[p].start, (int)d->split[p].stop, d->split[p].from ? d->split[p].from : "-",
-        d->split[p].to ? d->split[p].to : "-");
-  fprintf(f, "\n  reference chunks of %d; anchors", (int)s->split.ref);
-  for (int p = 0; p < 4; p++) {
-    fprintf(
-        f, " %s %d in %d units", parts[p], (int)s->split.part[p].n, (int)s->split.part[p].units);
-    for (int r = 0; r < INSITU_DROPS; r++)
-      if (s->split.part[p].dropped[r])
-        fprintf(f, ", %s drops %d", insitu_drop_name(r), (int)s->split.part[p].dropped[r]);
-    if (p < 3) fprintf(f, ";");
-  }
-  fprintf(f,
-      "\n  prefetch_depth %d, max_inflight %d, decode_threads %d, memory_budget %" PRIu64
-      ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, cache_dir %s, option "
-      "%s\n",
-      (int)d->prefetch_depth, (int)d->max_inflight, (int)d->decode_threads, d->memory_budget, d->io,
-      d->inline_io, d->hold_epoch, d->check, d->on_absent_chunk,
-      d->cache_dir ? d->cache_dir : "none", d->n_options ? s->option[0].key : "none");
-  if (s->refused) fprintf(f, "  to be refused: %s\n", s->why);
-}
 #endif

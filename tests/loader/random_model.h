@@ -1,7 +1,6 @@
 /* What the manual of insitubatch.h promises, worked out again in the plainest way and from the
- * manual alone: the elements of a row, the anchors of a split, the order of an epoch, and what is
- * read for it. Slow, and only for small archives.
- * After random_archive.h. */
+ * manual alone: the elements of a row, and the anchors of a split. Slow, and only for small
+ * archives. random_order.h goes on from here. After random_space.h. */
 #ifndef TESTS_RANDOM_MODEL_H
 #define TESTS_RANDOM_MODEL_H
 #include "sixteen.h"
@@ -17,10 +16,11 @@ struct shown {
 
 struct view {
   const struct array *array;
+  const struct space *space;
   insitu_variable v;
   insitu_slice slice[MAX_DIMS];
   int64_t step[4];
-  struct shown shown[MAX_DIMS]; /* that of the sample axis is for insitu_read alone */
+  struct shown shown[MAX_DIMS]; /* of axes of the draw space for insitu_read alone */
   /* chunks of each level that hold something of it, by axis */
   uint64_t *tile[MAX_LEVELS][MAX_DIMS], n_tiles[MAX_LEVELS][MAX_DIMS];
   int output;       /* number of the array in the batch */
@@ -53,7 +53,27 @@ static inline void view_finish(struct view *v) {
 
 /* Whether the axis becomes channels. */
 static inline bool view_folds(const struct view *v, int d) {
-  return d != v->array->axis && v->v.into && v->shown[d].listed;
+  return !v->array->drawn[d] && v->v.into && v->shown[d].listed;
+}
+
+/* The axis of the draw space that an array's axis is; NULL: none. */
+static inline const struct axis *view_axis(const struct view *v, int d) {
+  return v->array->drawn[d] ? &v->space->axis[v->array->drawn[d] - 1] : NULL;
+}
+
+/* Whether samples are drawn along an array's axis, so that a row has one index of it. */
+static inline bool view_samples(const struct view *v, int d) {
+  const struct axis *a = view_axis(v, d);
+
+  return a && !a->patch;
+}
+
+/* Elements of an axis in a row; of one along which samples are drawn, 1. */
+static inline uint64_t view_length(const struct view *v, int d) {
+  const struct axis *a = view_axis(v, d);
+
+  if (!a) return v->shown[d].n;
+  return a->patch ? a->patch + 2 * v->v.halo : 1;
 }
 
 /* A stored element in native byte order, widened: as an integer, and as a double. */
@@ -200,7 +220,7 @@ static inline uint64_t view_elements(const struct view *v) { /* of one step and 
   uint64_t n = 1;
 
   for (int d = 0; d < v->array->ndim; d++)
-    if (d != v->array->axis && !view_folds(v, d)) n *= v->shown[d].n;
+    if (!view_folds(v, d)) n *= view_length(v, d);
   return n;
 }
 
@@ -216,8 +236,10 @@ static inline uint64_t view_steps(const struct view *v) {
   return v->v.n_steps ? v->v.n_steps : 1;
 }
 
-static inline int64_t view_sample(const struct view *v, int64_t anchor, uint64_t step) {
-  return anchor + v->v.offset + (v->v.n_steps ? v->step[step] : 0);
+/* The index of the view's own array, on the axis of the split, that a step shows of an anchor with
+ * index x there. */
+static inline int64_t view_sample(const struct view *v, int64_t x, uint64_t step) {
+  return array_partner(v->array, x) + v->v.offset + (v->v.n_steps ? v->step[step] : 0);
 }
 
 /* The axis that becomes channels and stands at a place of the text; -1: none. */
@@ -227,9 +249,10 @@ static inline int view_folded(const struct view *v, int order) {
   return -1;
 }
 
-/* The k-th element of a channel at a sample. The axis that the text names last is the fastest. */
-static inline void view_place(
-    const struct view *v, int64_t sample, uint64_t channel, uint64_t k, uint64_t *at) {
+/* Where the array has the k-th element of a step and channel of an anchor, by its indexes. The axis
+ * that the text of the selection names last is the fastest. */
+static inline void view_place(const struct view *v, const int64_t *anchor, uint64_t step,
+    uint64_t channel, uint64_t k, uint64_t *at) {
   for (int order = MAX_DIMS; order > 0; order--) {
     int d = view_folded(v, order);
 
@@ -238,11 +261,15 @@ static inline void view_place(
     channel /= v->shown[d].n;
   }
   for (int d = v->array->ndim - 1; d >= 0; d--) {
-    if (d == v->array->axis || view_folds(v, d)) continue;
-    at[d] = v->shown[d].at[k % v->shown[d].n];
-    k /= v->shown[d].n;
+    const struct axis *a = view_axis(v, d);
+    uint64_t n = view_length(v, d);
+
+    if (view_folds(v, d)) continue;
+    if (a) at[d] = (uint64_t)(anchor[v->array->drawn[d] - 1] - (a->patch ? (int64_t)v->v.halo : 0));
+    at[d] = a ? at[d] + k % n : v->shown[d].at[k % n];
+    k /= n;
   }
-  at[v->array->axis] = (uint64_t)sample;
+  at[v->array->axis] = (uint64_t)view_sample(v, anchor[v->space->along], step);
 }
 
 /* ---- dates ---- */
@@ -294,19 +321,36 @@ static inline struct date date_of(enum calendar c, int64_t seconds, int precisio
 /* ---- splits ---- */
 enum { NOBODY = -1 };
 struct part {
-  int64_t *anchor; /* in the archive's order */
+  /* Anchors, as numbers of the space, unit after unit as a sequential epoch has them. Of patches
+   * that are drawn: the numbers of their samples, each as often as it has patches. */
+  int64_t *anchor;
   uint64_t n;
+  uint64_t *due; /* by number: how often an epoch delivers it (of drawn patches: its sample) */
   uint64_t dropped[INSITU_DROPS]; /* without the tail, which is the order's */
-  /* of a unit: its first anchor's place in the list, how many it has */
-  uint64_t units, *first, *rows;
+  /* Of a unit: its first anchor's place in the list, how many it has. Nothing of it is known of
+   * patches, whose blocks are the library's own. */
+  uint64_t units, *first, *rows, unit_rows; /* unit_rows: of a full unit */
+  /* With several axes, units in the order in which a shuffled epoch numbers them, and how many of
+   * them follow each other that hold the same number of anchors, in pairs. */
+  uint64_t *numbered, *classes, n_classes;
 };
 struct split {
-  int64_t samples, lo, hi; /* those that take part are [lo, hi) */
-  uint64_t ref, n_ref, unit_rows;
+  int64_t samples, lo, hi; /* along its axis; those that take part are [lo, hi) */
+  uint64_t ref[MAX_AXES];  /* samples of a reference chunk along each axis */
+  uint64_t n_ref;          /* reference chunks along its axis */
   /* of a sample: its part by chunks or ranges; the same without what the gap leaves out */
   signed char *owner, *kept;
   bool *excluded; /* of each sample, by the manifest */
   struct part part[4];
+};
+
+/* All that decides which anchors a split has. */
+struct splitter {
+  const struct space *space;
+  const struct view *view;
+  int n_views;
+  uint64_t gap, unit_chunks;
+  bool spill;
 };
 
 /* The boundary behind a sum of fractions, in chunks. */
@@ -314,353 +358,278 @@ static inline uint64_t fraction_end(double sum, uint64_t chunks) {
   return (uint64_t)floor(sum * (double)chunks + 0.5);
 }
 
-/* The first reason, in the documented order, to drop an anchor; INSITU_DROPS: none. */
-static inline int first_drop(
-    const struct split *s, int p, int64_t x, const struct view *view, int n_views, bool spill) {
+/* The anchor that what a step shows belongs to, on the axis of the split; -1: the array has no such
+ * sample. */
+static inline int64_t view_owner(const struct view *v, int64_t x, uint64_t step) {
+  return array_owner(v->array, view_sample(v, x, step));
+}
+
+/* The first reason, in the documented order, to drop what has index x on the axis of the split;
+ * INSITU_DROPS: none. */
+static inline int drop_along(const struct split *s, const struct splitter *by, int p, int64_t x) {
   bool all = p == INSITU_ALL;
   int drop = INSITU_DROPS;
 
-  if (x < s->lo || x >= s->hi) return INSITU_DROP_RANGE;
   if (!all && s->owner[x] != p) return INSITU_DROP_OTHER_SPLIT;
   if (s->excluded[x]) return INSITU_DROP_EXCLUDED;
-  for (int i = 0; i < n_views; i++)
-    for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
-      int64_t y = view_sample(&view[i], x, k);
+  for (int i = 0; i < by->n_views; i++)
+    for (uint64_t k = 0; k < view_steps(&by->view[i]); k++) {
+      bool shows = array_has_partner(by->view[i].array, x);
+      int64_t y = shows ? view_owner(&by->view[i], x, k) : -1;
 
-      if (y >= 0 && y < s->samples && s->excluded[y]) return INSITU_DROP_EXCLUDED;
+      if (y >= 0 && s->excluded[y]) return INSITU_DROP_EXCLUDED;
     }
   if (!all && s->kept[x] != p) return INSITU_DROP_GAP;
-  for (int i = 0; i < n_views; i++)
-    for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
-      int64_t y = view_sample(&view[i], x, k);
+  for (int i = 0; i < by->n_views; i++)
+    if (!array_has_partner(by->view[i].array, x)) return INSITU_DROP_NO_PARTNER;
+  for (int i = 0; i < by->n_views; i++)
+    for (uint64_t k = 0; k < view_steps(&by->view[i]); k++) {
+      int64_t y = view_owner(&by->view[i], x, k);
 
-      if (y < 0 || y >= s->samples) return INSITU_DROP_ARCHIVE_EDGE;
-      if (!spill && (all ? y < s->lo || y >= s->hi : s->kept[y] != p))
+      if (y < 0) return INSITU_DROP_ARCHIVE_EDGE;
+      if (!by->spill && (all ? y < s->lo || y >= s->hi : s->kept[y] != p))
         drop = INSITU_DROP_SPLIT_EDGE;
     }
   return drop;
 }
 
+/* The number by which desc.samples knows a place. */
+static inline int64_t listed_number(const struct space *space, const int64_t *index) {
+  int64_t number = space_number(space, index);
+
+  return space->patches ? space_sample(space, number) : number;
+}
+
+/* The same of a place of the archive. */
+static inline int first_drop(
+    const struct split *s, const struct splitter *by, int p, const int64_t *index) {
+  for (int k = 0; k < by->space->n; k++) {
+    const struct axis *a = &by->space->axis[k];
+
+    if (!a->patch && (index[k] < a->lo || index[k] >= a->hi)) return INSITU_DROP_RANGE;
+  }
+  for (int k = 0; k < by->space->n; k++) {
+    const struct axis *a = &by->space->axis[k];
+
+    if (!a->patch && (index[k] - a->lo) % (int64_t)a->stride) return INSITU_DROP_STRIDE;
+  }
+  if (by->space->sampled && !by->space->sampled[listed_number(by->space, index)])
+    return INSITU_DROP_LIST;
+  return drop_along(s, by, p, index[by->space->along]);
+}
+
+/* The indexes of a unit along an axis: whole reference chunks, of which each has an anchor. */
+static inline uint64_t unit_group(const struct split *s, const struct splitter *by, int k) {
+  uint64_t group = s->ref[k] * (k == by->space->along ? by->unit_chunks : 1);
+
+  return group * ceil_div(by->space->axis[k].stride, group);
+}
+
+/* The anchors of a part along one axis, cut into units: a unit ends with its group of indexes, and
+ * where the next index is none of the split (which a stride's gaps are not). */
+struct line {
+  int64_t *index;
+  uint64_t n, units, *first, *rows, full; /* full: anchors that a group has at most */
+};
+
+static inline struct line split_line(
+    const struct split *s, const struct splitter *by, int p, int k) {
+  const struct axis *a = &by->space->axis[k];
+  bool along = k == by->space->along, hole = true;
+  uint64_t group = unit_group(s, by, k), last = UINT64_MAX;
+  struct line line = {.index = own(a->n * 8), .first = own(a->n * 8), .rows = own(a->n * 8)};
+
+  line.full = ceil_div(group, a->stride);
+  for (int64_t x = a->lo; x < a->hi; x++) {
+    if (along && drop_along(s, by, p, x) < INSITU_DROPS) {
+      hole = true;
+      continue;
+    }
+    if ((x - a->lo) % (int64_t)a->stride) continue;
+    if (hole || (uint64_t)x / group != last) line.first[line.units++] = line.n;
+    hole = false;
+    last = (uint64_t)x / group;
+    line.rows[line.units - 1]++;
+    line.index[line.n++] = x;
+  }
+  return line;
+}
+
+/* The unit of the part whose units along the axes are these: its anchors, row-major. */
+static inline void part_add_unit(
+    struct part *part, const struct space *space, const struct line *line, const uint64_t *unit) {
+  uint64_t rows = 1;
+
+  for (int k = 0; k < space->n; k++) rows *= line[k].rows[unit[k]];
+  part->first[part->units] = part->n;
+  part->rows[part->units++] = rows;
+  if (space->n > 1) part->unit_rows = most(part->unit_rows, rows);
+  for (uint64_t i = 0; i < rows; i++) {
+    int64_t index[MAX_AXES];
+    uint64_t rest = i;
+
+    for (int k = space->n; k-- > 0; rest /= line[k].rows[unit[k]])
+      index[k] = line[k].index[line[k].first[unit[k]] + rest % line[k].rows[unit[k]]];
+    int64_t number = space_number(space, index);
+    part->due[number]++;
+    part->anchor[part->n++] = number;
+  }
+}
+
+/* The number of a unit's size among the sizes of its line: the size of a full group, or where no
+ * unit has it the largest one, is the first; others follow as they come. */
+static inline uint64_t line_size(const struct line *line, uint64_t unit, uint64_t *sizes) {
+  uint64_t *list = own((line->units + 1) * 8), n = 1, found = 0;
+
+  for (uint64_t u = 0; u < line->units; u++) list[0] = most(list[0], line->rows[u]);
+  for (uint64_t u = 0; u < line->units; u++) {
+    uint64_t i = 0;
+
+    while (i < n && list[i] != line->rows[u]) i++;
+    if (i == n) list[n++] = line->rows[u];
+    if (u == unit) found = i;
+  }
+  *sizes = n;
+  return found;
+}
+
+/* Numbers of the units in a shuffled epoch of several axes: those with the same sizes along all
+ * axes follow each other. */
+static inline void part_classes(
+    struct part *part, const struct space *space, const struct line *line) {
+  uint64_t *class = own(part->units * 8), n_classes = 1, done = 0;
+
+  part->numbered = own(part->units * 8);
+  part->classes = own((part->units + 1) * 16);
+  for (int k = 0; k < space->n; k++) {
+    uint64_t *size = own(line[k].units * 8), sizes = 1, after = 1;
+
+    for (uint64_t u = 0; u < line[k].units; u++) size[u] = line_size(&line[k], u, &sizes);
+    for (int j = k + 1; j < space->n; j++) after *= line[j].units;
+    for (uint64_t u = 0; u < part->units; u++)
+      class[u] = class[u] * sizes + size[u / after % line[k].units];
+    n_classes *= sizes;
+  }
+  for (uint64_t c = 0; c < n_classes; c++) {
+    uint64_t *pair = &part->classes[2 * part->n_classes];
+
+    for (uint64_t u = 0; u < part->units; u++) {
+      if (class[u] != c) continue;
+      part->numbered[done++] = u;
+      pair[0]++;
+      pair[1] = part->rows[u];
+    }
+    part->n_classes += pair[0] > 0;
+  }
+}
+
+/* A part's units, and their anchors. */
+static inline void part_fill(struct split *s, const struct splitter *by, int p) {
+  const struct space *space = by->space;
+  struct part *part = &s->part[p];
+  struct line line[MAX_AXES];
+  uint64_t units = 1, unit[MAX_AXES];
+
+  for (int k = 0; k < space->n; k++) {
+    line[k] = split_line(s, by, p, k);
+    units *= line[k].units;
+  }
+  if (space->n == 1) part->unit_rows = line->full;
+  for (uint64_t u = 0; u < units; u++) {
+    uint64_t rest = u;
+
+    for (int k = space->n; k-- > 0; rest /= line[k].units) unit[k] = rest % line[k].units;
+    part_add_unit(part, space, line, unit);
+  }
+  if (space->n > 1) part_classes(part, space, line);
+}
+
+/* The same where samples are listed: a unit is what lies in one group along each axis. */
+static inline void part_fill_list(struct split *s, const struct splitter *by, int p) {
+  const struct space *space = by->space;
+  struct part *part = &s->part[p];
+  uint64_t cells = 1, places = space_places(space), *cell = own(places * 8), *begin;
+
+  for (int k = 0; k < space->n; k++) cells *= ceil_div(space->axis[k].n, unit_group(s, by, k));
+  begin = own((cells + 1) * 8);
+  for (uint64_t i = 0; i < places; i++) {
+    int64_t index[MAX_AXES];
+
+    space_index(space, (int64_t)i, index);
+    if (first_drop(s, by, p, index) < INSITU_DROPS) continue;
+    part->due[i] = 1;
+    for (int k = 0; k < space->n; k++) {
+      uint64_t group = unit_group(s, by, k);
+
+      cell[i] = cell[i] * ceil_div(space->axis[k].n, group) + (uint64_t)index[k] / group;
+    }
+    begin[cell[i] + 1]++;
+  }
+  for (uint64_t c = 0; c < cells; c++) {
+    if (begin[c + 1]) {
+      part->first[part->units] = part->n;
+      part->rows[part->units++] = begin[c + 1];
+      part->unit_rows = most(part->unit_rows, begin[c + 1]);
+      part->n += begin[c + 1];
+    }
+    begin[c + 1] = part->n;
+  }
+  for (uint64_t i = 0; i < places; i++)
+    if (part->due[i]) part->anchor[begin[cell[i]]++] = (int64_t)i;
+}
+
+/* The same where samples are cut into patches. */
+static inline void part_fill_patches(struct split *s, const struct splitter *by, int p) {
+  const struct space *space = by->space;
+  struct part *part = &s->part[p];
+  uint64_t places = space_places(space), each = space_each(space);
+
+  part->anchor = own(places * (space->patches ? each : 1) * 8);
+  for (uint64_t i = 0; i < places; i++) {
+    int64_t index[MAX_AXES], number = (int64_t)i;
+
+    space_index(space, number, index);
+    if (first_drop(s, by, p, index) < INSITU_DROPS) continue;
+    if (space->patches ? space_sample(space, number) != number : !space_begins(space, index))
+      continue;
+    part->due[i] = space->patches ? each : 1;
+    for (uint64_t k = 0; k < part->due[i]; k++) part->anchor[part->n++] = number;
+  }
+}
+
 /* From the owners: the gap, the anchors of each part, and its units. */
-static inline void split_finish(struct split *s, const struct view *view, int n_views, uint64_t gap,
-    bool spill, uint64_t unit_chunks) {
-  s->unit_rows = s->ref * unit_chunks;
+static inline void split_finish(struct split *s, const struct splitter *by) {
+  const struct space *space = by->space;
+  uint64_t places = space_places(space), each = space_each(space);
+  bool patched = space_patched(space);
+
   for (int64_t x = 0; x < s->samples; x++) {
     if (x < s->lo || x >= s->hi) s->owner[x] = NOBODY;
     s->kept[x] = s->excluded[x] ? NOBODY : s->owner[x];
   }
   for (int64_t x = 0; x < s->samples; x++)
-    for (int64_t y = x - 1; y >= 0 && x - y <= (int64_t)gap; y--)
+    for (int64_t y = x - 1; y >= 0 && x - y <= (int64_t)by->gap; y--)
       if (s->owner[y] != NOBODY && !s->excluded[y] && s->owner[y] != s->owner[x])
         s->kept[x] = NOBODY;
   for (int p = 0; p < 4; p++) {
     struct part *part = &s->part[p];
-    uint64_t cap = (uint64_t)s->samples;
 
-    *part = (struct part){.anchor = own(cap * 8), .first = own(cap * 8), .rows = own(cap * 8)};
-    for (int64_t x = 0; x < s->samples; x++) {
-      int drop = first_drop(s, p, x, view, n_views, spill);
+    *part = (struct part){.anchor = own(places * 8),
+        .due = own(places * 8),
+        .first = own(places * 8),
+        .rows = own(places * 8)};
+    if (patched) part_fill_patches(s, by, p);
+    else if (space->sampled) part_fill_list(s, by, p);
+    else part_fill(s, by, p);
+    for (uint64_t i = 0; i < places; i++) {
+      int64_t index[MAX_AXES];
 
-      if (drop < INSITU_DROPS) {
-        part->dropped[drop]++;
-        continue;
-      }
-      bool new_unit =
-          !part->n || part->anchor[part->n - 1] != x - 1 || (uint64_t)x % s->unit_rows == 0;
-      if (new_unit) part->first[part->units++] = part->n;
-      part->rows[part->units - 1]++;
-      part->anchor[part->n++] = x;
+      space_index(space, (int64_t)i, index);
+      bool sample = space_sample(space, (int64_t)i) == (int64_t)i;
+      if (space->patches ? !sample : !space_begins(space, index)) continue;
+      int drop = first_drop(s, by, p, index);
+      if (drop < INSITU_DROPS) part->dropped[drop] += space->patches ? each : 1;
     }
   }
-}
-
-/* ---- the order: a rewriting of its normative model ---- */
-static inline uint64_t order_mix(uint64_t x) {
-  x += UINT64_C(0x9E3779B97F4A7C15);
-  x = (x ^ x >> 30) * UINT64_C(0xBF58476D1CE4E5B9);
-  x = (x ^ x >> 27) * UINT64_C(0x94D049BB133111EB);
-  return x ^ x >> 31;
-}
-
-static inline uint64_t order_key(const uint64_t *word, int n) {
-  uint64_t h = 0;
-
-  for (int i = 0; i < n; i++) h = order_mix(h ^ word[i]);
-  return h;
-}
-
-static inline uint64_t feistel(
-    uint64_t x, const uint64_t *k, unsigned left_bits, unsigned right_bits) {
-  uint64_t left = x >> right_bits, right = x & ((UINT64_C(1) << right_bits) - 1);
-
-  for (int i = 0; i < 8; i += 2) {
-    left ^= order_mix(right ^ k[i]) >> (64 - left_bits);
-    right ^= order_mix(left ^ k[i + 1]) >> (64 - right_bits);
-  }
-  return left << right_bits | right;
-}
-
-/* A keyed permutation of 0 to n - 1 as a table. */
-static inline uint64_t *permutation(uint64_t n, uint64_t key) {
-  uint64_t *to = own(n * sizeof *to), k[8];
-
-  for (uint64_t i = 0; i < n; i++) to[i] = i;
-  if (n < 64) {
-    for (uint64_t i = n; i-- > 1;) {
-      uint64_t j = order_key((uint64_t[]){key, i}, 2) % (i + 1), t = to[i];
-
-      to[i] = to[j];
-      to[j] = t;
-    }
-    return to;
-  }
-  unsigned bits = 0;
-  while ((n - 1) >> bits) bits++;
-  for (uint64_t i = 0; i < 8; i++) k[i] = order_key((uint64_t[]){key, i}, 2);
-  for (uint64_t i = 0; i < n; i++) {
-    uint64_t x = i;
-
-    do x = feistel(x, k, bits / 2, bits - bits / 2);
-    while (x >= n);
-    to[i] = x;
-  }
-  return to;
-}
-
-/* An epoch of a part: what stands at each position. */
-struct epoch {
-  uint64_t global, lanes, window, batches, positions;
-  int64_t *anchor;        /* -1: nothing */
-  uint64_t *mixed;        /* the window's number, over all lanes */
-  uint64_t n_mixed, span; /* windows; batches that a window falls into at most */
-};
-
-/* The shuffled order of the normative model, with windows and lanes as tables. */
-static inline struct epoch shuffled(
-    const struct part *p, uint64_t seed, uint64_t epoch, uint64_t g, uint64_t lanes, uint64_t w) {
-  struct epoch e = {.global = g, .lanes = lanes, .window = w, .batches = p->n / g};
-  uint64_t q = e.batches * (g / lanes),
-           *unit = permutation(p->units, order_key((uint64_t[]){seed, epoch}, 2));
-  uint64_t *rank = own(p->n * 8), *pos = own((p->units + 1) * 8), at = 0;
-  int64_t *sequence = own(p->n * 8);
-
-  e.positions = e.batches * g;
-  e.anchor = own(e.positions * 8);
-  e.mixed = own(e.positions * 8);
-  for (uint64_t j = 0; j < p->units; j++) {
-    pos[j] = at;
-    for (uint64_t i = 0; i < p->rows[unit[j]]; i++, at++) {
-      rank[at] = j;
-      sequence[at] = p->anchor[p->first[unit[j]] + i];
-    }
-  }
-  pos[p->units] = at;
-  for (uint64_t l = 0; l < lanes && q; l++) {
-    uint64_t first = rank[l * q], end = (l + 1) * q, a = l * q, k = 0, u = first,
-             first_window = ceil_div(w * (l + 1), lanes);
-
-    for (; a < end; k++) {
-      u += k ? w : first_window;
-      uint64_t stop = least(pos[least(u, p->units)], end);
-      uint64_t *mixed = permutation(stop - a, order_key((uint64_t[]){seed, epoch, l, k}, 4)),
-               lo = UINT64_MAX, hi = 0;
-      for (uint64_t i = a; i < stop; i++) {
-        uint64_t position = (i - l * q) * lanes + l;
-
-        e.anchor[position] = sequence[a + mixed[i - a]];
-        e.mixed[position] = e.n_mixed;
-        lo = least(lo, position / g);
-        hi = most(hi, position / g);
-      }
-      e.n_mixed++;
-      e.span = most(e.span, hi - lo + 1);
-      a = stop;
-    }
-  }
-  return e;
-}
-
-/* Evaluation: each rank one contiguous range, in order. The windows that reads are shared in come
- * from insitu_order_at. */
-static inline struct epoch sequential(const struct part *p, uint64_t g, uint64_t lanes) {
-  struct epoch e = {.global = g, .lanes = lanes};
-  uint64_t q = ceil_div(p->n, lanes);
-
-  e.batches = ceil_div(q, g / lanes);
-  e.positions = e.batches * g;
-  e.anchor = own(e.positions * 8);
-  e.mixed = own(e.positions * 8);
-  for (uint64_t i = 0; i < e.positions; i++) {
-    uint64_t l = i % lanes, k = i / lanes;
-
-    e.anchor[i] = k < q && l * q + k < p->n ? p->anchor[l * q + k] : -1;
-  }
-  return e;
-}
-
-/* The anchors of a rank's batch; how many. */
-static inline uint64_t epoch_batch(
-    const struct epoch *e, uint64_t world, uint64_t rank, uint64_t batch, int64_t *to) {
-  uint64_t n = 0;
-
-  for (uint64_t p = batch * e->global; p < (batch + 1) * e->global; p++)
-    if (p % e->lanes * world / e->lanes == rank && e->anchor[p] >= 0) to[n++] = e->anchor[p];
-  return n;
-}
-
-/* The default number of lanes. */
-static inline uint64_t default_lanes(
-    uint64_t g, uint64_t block, uint64_t unit_chunks, uint64_t units) {
-  uint64_t bound = least(block / unit_chunks, units / 8), lanes = 1;
-
-  for (uint64_t l = 1; l <= g; l++)
-    if (g % l == 0 && l <= bound) lanes = l;
-  return lanes;
-}
-
-/* ---- what is read ---- */
-struct reads {
-  uint64_t reads, distinct, wanted, bytes, absent, rows;
-};
-
-/* Chunks that one read returns, of a view's box at a sample: calls each for every one, a number
- * within the array. */
-struct chunk_set { /* of one array: when it was last seen, + 1 */
-  uint64_t *stamp, grid[MAX_DIMS], n, bytes;
-  /* the same of absent inner chunks of shards that are read whole, by level */
-  uint64_t *hole[MAX_LEVELS];
-};
-
-static inline struct chunk_set chunk_set(const struct array *a) {
-  const struct level *l = &a->level[array_leaf(a)];
-  struct chunk_set c = {.n = 1, .bytes = a->type->bytes};
-
-  for (int d = 0; d < a->ndim; d++) {
-    c.n *= c.grid[d] = ceil_div(a->shape[d], l->size[d]);
-    c.bytes *= l->size[d];
-  }
-  c.stamp = own(c.n * sizeof *c.stamp);
-  for (int level = 0; level < a->n_levels; level++)
-    c.hole[level] = own(a->n_chunks * sizeof *c.hole[level]);
-  return c;
-}
-
-/* Chunks of a level that hold something that is shown. */
-struct chunk_walk {
-  const uint64_t *list[MAX_DIMS]; /* along each axis; NULL: the chunk in `at` alone */
-  uint64_t n[MAX_DIMS], i[MAX_DIMS], at[MAX_DIMS];
-};
-
-static inline struct chunk_walk chunk_walk(const struct view *v, int level, int64_t sample) {
-  const struct array *a = v->array;
-  struct chunk_walk w = {0};
-
-  for (int d = 0; d < a->ndim; d++) {
-    bool rows = d == a->axis && sample >= 0; /* -1: what is shown of all axes */
-
-    w.list[d] = rows ? NULL : v->tile[level][d];
-    w.n[d] = rows ? 1 : v->n_tiles[level][d];
-    w.at[d] = rows ? (uint64_t)sample / a->level[level].size[d] : w.list[d][0];
-  }
-  return w;
-}
-
-static inline bool chunk_walk_next(struct chunk_walk *w, int ndim) {
-  int d = ndim - 1;
-
-  for (; d >= 0 && w->i[d] + 1 == w->n[d]; d--) {
-    w->i[d] = 0;
-    if (w->list[d]) w->at[d] = w->list[d][0];
-  }
-  if (d < 0) return false;
-  w->at[d] = w->list[d][++w->i[d]];
-  return true;
-}
-
-/* How many absent inner chunks of the box, in shards that are read whole, bear another stamp; they
- * get this one. */
-static inline uint64_t chunk_set_holes(
-    struct chunk_set *c, const struct view *v, int64_t sample, uint64_t stamp) {
-  const struct array *a = v->array;
-  int innermost = a->n_levels - 1, leaf = array_leaf(a);
-  struct chunk_walk w = chunk_walk(v, innermost, sample);
-  uint64_t at[MAX_DIMS], holes = 0;
-
-  if (leaf == innermost || !a->absent) return 0;
-  do {
-    for (int d = 0; d < a->ndim; d++) at[d] = w.at[d] * a->level[innermost].size[d];
-    int level = array_absent_level(a, at);
-    uint64_t number = level > leaf ? array_number(a, level, at) : 0;
-
-    if (level <= leaf || c->hole[level][number] == stamp) continue;
-    c->hole[level][number] = stamp;
-    holes++;
-  } while (chunk_walk_next(&w, a->ndim));
-  return holes;
-}
-
-/* How many chunks of the box at a sample (-1: of all of it) bear another stamp; they get this one.
- * *absent: those of them that are not stored, and absent inner chunks of those that are. */
-static inline uint64_t chunk_set_add(
-    struct chunk_set *c, const struct view *v, int64_t sample, uint64_t stamp, uint64_t *absent) {
-  const struct array *a = v->array;
-  int leaf = array_leaf(a);
-  struct chunk_walk w = chunk_walk(v, leaf, sample);
-  uint64_t fresh = 0;
-
-  do {
-    uint64_t number = 0;
-
-    for (int d = 0; d < a->ndim; d++) number = number * c->grid[d] + w.at[d];
-    if (c->stamp[number] == stamp) continue;
-    c->stamp[number] = stamp;
-    fresh++;
-    if (absent) *absent += a->not_stored[leaf][number];
-  } while (chunk_walk_next(&w, a->ndim));
-  if (absent) *absent += chunk_set_holes(c, v, sample, stamp);
-  return fresh;
-}
-
-/* What a rank reads for an epoch: a chunk once for each window that shows some of it. */
-static inline struct reads epoch_reads(
-    const struct epoch *e, uint64_t world, uint64_t rank, const struct view *view, int n_views) {
-  struct reads r = {0};
-  struct chunk_set *of[MAX_DIMS], *alone[MAX_DIMS], *ever[MAX_DIMS];
-  uint64_t *next = own(e->positions * 8), *head = own(e->n_mixed * 8 + 8), stamp = 0;
-
-  for (int i = 0; i < n_views; i++) {
-    of[i] = ever[i] = NULL;
-    for (int k = 0; k < i; k++)
-      if (view[k].array == view[i].array) of[i] = of[k], ever[i] = ever[k];
-    if (!of[i]) {
-      of[i] = own(sizeof *of[i]);
-      ever[i] = own(sizeof *ever[i]);
-      *of[i] = chunk_set(view[i].array);
-      *ever[i] = chunk_set(view[i].array);
-    }
-    alone[i] = own(view_steps(&view[i]) * sizeof *alone[i]);
-    for (uint64_t k = 0; k < view_steps(&view[i]); k++) alone[i][k] = chunk_set(view[i].array);
-  }
-  for (uint64_t p = e->positions; p-- > 0;) {
-    if (e->anchor[p] < 0 || p % e->lanes * world / e->lanes != rank) continue;
-    next[p] = head[e->mixed[p]];
-    head[e->mixed[p]] = p + 1;
-    r.rows++;
-  }
-  for (uint64_t w = 0; w < e->n_mixed; w++) {
-    stamp++;
-    for (uint64_t at = head[w]; at; at = next[at - 1])
-      for (int i = 0; i < n_views; i++)
-        for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
-          int64_t sample = view_sample(&view[i], e->anchor[at - 1], k);
-          uint64_t fresh = chunk_set_add(of[i], &view[i], sample, stamp, &r.absent);
-
-          r.reads += fresh;
-          r.bytes += fresh * of[i]->bytes;
-          r.distinct += chunk_set_add(ever[i], &view[i], sample, 1, NULL);
-          r.wanted += chunk_set_add(&alone[i][k], &view[i], sample, stamp, NULL);
-        }
-  }
-  return r;
 }
 #endif

@@ -72,7 +72,7 @@ static inline const struct coordinate *coordinate_of(const struct archive *ar, c
   return NULL;
 }
 
-/* Coordinates of some of the axes that are no sample axis. */
+/* Coordinates of some of the axes but that of the split, whose coordinate is a time. */
 static inline void draw_coordinates(struct archive *ar) {
   if (ar->root_is_array || chance(30)) return;
   for (int i = 0; i < ar->n_arrays; i++)
@@ -229,7 +229,7 @@ static inline void draw_item(const struct archive *ar, struct view *v, int d, co
     enum fold fold, uint64_t want) {
   struct text *t = own(sizeof *t);
   const struct array *a = v->array;
-  const struct coordinate *c = d == a->axis ? NULL : axis_coordinate(ar, a, d);
+  const struct coordinate *c = a->drawn[d] ? NULL : axis_coordinate(ar, a, d);
 
   if (a->dims[d]) say(t, "%s%s", chance(20) ? " " : "", a->dims[d]);
   else say(t, "%d", d);
@@ -283,7 +283,7 @@ static inline void draw_selection(const struct archive *ar, struct view *v) {
   v->v.select = NULL;
   for (int d = 0; d < a->ndim; d++) {
     v->shown[d] = shown_range(0, a->shape[d]);
-    if (d == a->axis || !chance(by_text ? 55 : 35)) continue;
+    if (a->drawn[d] || !chance(by_text ? 55 : 35)) continue;
     if (by_text && chance(80)) draw_item(ar, v, d, &item[d], ANY, 0);
     else draw_slice(v, d);
   }
@@ -297,13 +297,13 @@ static inline void draw_channels(
     const struct archive *ar, struct view *v, int kept, const uint64_t *length) {
   const struct array *a = v->array;
   const char *item[MAX_DIMS] = {0};
-  int left = a->ndim - 1, k = 0;
+  int left = array_fields(a), k = 0;
 
   v->v.n_slices = 0;
   v->v.select = NULL;
   for (int d = 0; d < a->ndim; d++) {
     v->shown[d] = shown_range(0, a->shape[d]);
-    if (d == a->axis) continue;
+    if (a->drawn[d]) continue;
     bool keep = k < kept && (left == kept - k || chance(50));
     bool whole = keep && length[k] == a->shape[d];
     left--;
@@ -369,6 +369,19 @@ static inline uint64_t draw_box(struct view *v) {
   return n;
 }
 
+/* Whether two variables have equal shapes, channels apart. */
+static inline bool same_shape(const struct view *a, const struct view *b) {
+  int d = 0, e = 0;
+
+  for (;; d++, e++) {
+    while (d < a->array->ndim && (view_samples(a, d) || view_folds(a, d))) d++;
+    while (e < b->array->ndim && (view_samples(b, e) || view_folds(b, e))) e++;
+    if (d == a->array->ndim || e == b->array->ndim) break;
+    if (view_length(a, d) != view_length(b, e)) return false;
+  }
+  return d == a->array->ndim && e == b->array->ndim;
+}
+
 /* Some of the variables become channels of one output. */
 static inline void draw_into(
     const struct archive *ar, struct view *view, int n_views, insitu_variable *said) {
@@ -379,7 +392,8 @@ static inline void draw_into(
   if (!chance(n_views > 1 ? 30 : 10)) return;
   for (int i = 0; i < n_views; i++)
     if (chance(75)) in[n++] = &view[i];
-  for (int i = 0; i < n; i++) kept = (int)least((uint64_t)kept, (uint64_t)in[i]->array->ndim - 1);
+  for (int i = 0; i < n; i++)
+    kept = (int)least((uint64_t)kept, (uint64_t)array_fields(in[i]->array));
   bool fits = n && draw_common_dtype(in, n);
   for (int i = 0; i < n; i++) said[in[i] - view].dtype = in[i]->v.dtype;
   if (!fits) return;
@@ -394,7 +408,13 @@ static inline void draw_into(
     v->v.steps = v->v.n_steps ? v->step : NULL;
     draw_channels(ar, v, kept, length);
     said[v - view] = v->v;
-    if (i != speaker) said[v - view].dtype = 0;
+  }
+  for (int i = 1; i < n; i++) fits = fits && same_shape(in[0], in[i]); /* patches may differ */
+  for (int i = 0; i < n; i++) {
+    struct view *v = in[i];
+
+    if (!fits) said[v - view].into = v->v.into = NULL;
+    else if (i != speaker) said[v - view].dtype = 0;
   }
 }
 

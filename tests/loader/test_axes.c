@@ -48,18 +48,10 @@ static void draw_array(struct space *s, int which) {
   struct support_array *a = &s->array[which];
   static char dims[2][64];
   int order[NAMES] = {0, 1, 2, 3};
-  *a = (struct support_array){.name = which ? "u" : "t",
-      .dtype = which ? INSITU_I16 : INSITU_I32,
-      .format = s->format,
-      .zstd = support_below(2),
-      .dims = dims[which]};
-  a->fortran = a->format == 2 && support_below(2);
+  *a = (struct support_array){
+      .name = which ? "u" : "t", .dtype = which ? INSITU_I16 : INSITU_I32, .dims = dims[which]};
   bool in_order = support_below(2); /* the drawn axes first: rows then follow each other */
-  for (int i = NAMES; i-- > 1;) {
-    int j = (int)support_below((uint64_t)i + 1), other = order[i];
-    order[i] = order[j];
-    order[j] = other;
-  }
+  support_shuffle(order, NAMES);
   strcpy(dims[which], "[");
   for (int pass = 0; pass < 2; pass++)
     for (int i = 0; i < NAMES; i++) {
@@ -72,13 +64,10 @@ static void draw_array(struct space *s, int which) {
       int d = a->ndim++;
       s->dim[which][d] = name;
       a->shape[d] = s->size[name];
-      a->chunk[d] = 1 + support_below(a->shape[d]);
       sprintf(dims[which] + strlen(dims[which]), "%s\"%s\"", d ? "," : "", dim_names[name]);
     }
   strcat(dims[which], "]");
-  for (int d = 0; a->format == 3 && d < a->ndim; d++) a->shard[d] = 1 + support_below(2);
-  if (support_below(2)) memset(a->shard, 0, sizeof a->shard);
-  a->absent = support_below(3) ? 0 : 3;
+  support_layout(a, s->format);
   support_make(s->root, a);
 }
 
@@ -341,12 +330,7 @@ static void check_row(const struct space *s, const insitu_batch *b, int which, u
           at[d] =
               (uint64_t)(anchor[i] +
                          (i == s->along ? v->offset + (v->n_steps ? v->steps[k / each] : 0) : 0));
-    double got = support_get(
-        (const char *)a->data + (row * n_steps * each + k) * (uint64_t)(a->dtype & 0xff) / 8,
-        a->dtype);
-    if (got != support_as(a->dtype, support_expect(stored, at)))
-      fail_msg("%s, row %d, element %d: %g, not %g", a->name, (int)row, (int)k, got,
-          support_expect(stored, at));
+    support_same(a->data, a->dtype, row * n_steps * each + k, support_expect(stored, at), a->name);
   }
 }
 
@@ -455,7 +439,7 @@ static void drawn_spaces(void **state) {
   char root[600];
   snprintf(root, sizeof root, "%s", support_path("axes"));
   int checked = 0;
-  for (int round = 0; round < (getenv("TEST_VALGRIND") ? 25 : 250); round++) {
+  for (int round = 0; round < support_rounds(250); round++) {
     draw_space(&s, root);
     draw_split(&s);
     insitu_loader *ld;
@@ -715,14 +699,6 @@ static int64_t now(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void refuse(const insitu_loader_desc *d, insitu_status status, const char *part) {
-  insitu_loader *ld = NULL;
-  insitu_error err = {0};
-  insitu_status got = insitu_loader_open(d, &ld, &err);
-  if (got != status || !strstr(err.message, part))
-    fail_msg("%s: %s, without '%s'", insitu_status_name(got), err.message, part);
-}
-
 /* What makes no draw space, and what the message says of it. */
 static void refused(void **state) {
   (void)state;
@@ -762,25 +738,25 @@ static void refused(void **state) {
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
     insitu_loader_desc d = hindcast_desc(root);
     d.axes = wrong[i].axis;
-    refuse(&d, wrong[i].status, wrong[i].says);
+    refuse_or_fail(&d, wrong[i].status, wrong[i].says);
   }
 
   insitu_loader_desc d = hindcast_desc(root);
   d.n_axes = 9;
-  refuse(&d, INSITU_E_ARG, "n_axes is 9");
+  refuse_or_fail(&d, INSITU_E_ARG, "n_axes is 9");
   d = hindcast_desc(root);
   d.axes = NULL;
-  refuse(&d, INSITU_E_ARG, "give axes");
+  refuse_or_fail(&d, INSITU_E_ARG, "give axes");
   for (int axis = -1; axis <= 2; axis += 3) {
     d = hindcast_desc(root);
     d.split_axis = axis;
-    refuse(&d, INSITU_E_ARG, "split_axis");
+    refuse_or_fail(&d, INSITU_E_ARG, "split_axis");
   }
   d = hindcast_desc(root);
   d.axes = NULL;
   d.n_axes = 0;
   d.split_axis = 1;
-  refuse(&d, INSITU_E_ARG, "split_axis is 1, and axes has 0");
+  refuse_or_fail(&d, INSITU_E_ARG, "split_axis is 1, and axes has 0");
   for (int i = 0; i < 6; i++) {
     d = hindcast_desc(root);
     if (i == 0) d.sample_dim = "init";
@@ -789,7 +765,7 @@ static void refused(void **state) {
     if (i == 3) d.sample_stop = 1;
     if (i == 4) d.sample_from = "1979";
     if (i == 5) d.sample_to = "1979";
-    refuse(&d, INSITU_E_ARG, "say it in axes alone");
+    refuse_or_fail(&d, INSITU_E_ARG, "say it in axes alone");
   }
 
   /* an array that lacks an axis, one of another length, and selections of what is drawn along */
@@ -797,7 +773,7 @@ static void refused(void **state) {
   d = hindcast_desc(root);
   d.variables = v;
   d.n_variables = 2;
-  refuse(&d, INSITU_E_NOTFOUND,
+  refuse_or_fail(&d, INSITU_E_NOTFOUND,
       "array orography: no dimension is called 'init'; it has: lead station; "
       "name one of these, or give the axis number; or say fixed = 1 of its variable");
   v[1].fixed = 1;
@@ -806,10 +782,10 @@ static void refused(void **state) {
   insitu_loader_close(&ld);
   v[1].fixed = d.plan_only = 0;
   v[1].label = "shorter";
-  refuse(&d, INSITU_E_SHAPE, "shorter");
+  refuse_or_fail(&d, INSITU_E_SHAPE, "shorter");
   d.n_variables = 1;
   v[0].select = "lead=[1]";
-  refuse(&d, INSITU_E_ARG,
+  refuse_or_fail(&d, INSITU_E_ARG,
       "variable t: slices or select name the sample axis 1 of array t; use "
       "sample_start and sample_stop, start and stop of axes");
 }

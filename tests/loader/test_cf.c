@@ -195,7 +195,7 @@ static void test_batches(void **state) {
   (void)state;
   static const int32_t dtypes[] = {
       INSITU_U8, INSITU_I16, INSITU_I32, INSITU_I64, INSITU_F16, INSITU_F32, INSITU_F64};
-  for (unsigned round = 0; round < 42; round++) {
+  for (unsigned round = 0; round < 7 * (unsigned)support_rounds(6); round++) {
     char name[32];
     struct support_array a = {.name = "x",
         .ndim = 3,

@@ -393,6 +393,46 @@ static void test_one_element(void **state) {
   support_remove(root);
 }
 
+/* Each element of a patch that hangs over both ends of its axis is checked. */
+static void test_over_edges(void **state) {
+  (void)state;
+  const char *root = support_path("edges");
+  struct support_array a = {.name = "x",
+      .ndim = 2,
+      .shape = {4, 5},
+      .chunk = {1, 2},
+      .dtype = INSITU_I16,
+      .format = 2,
+      .fill = "7"};
+  support_make(root, &a);
+  const insitu_axis axes[] = {{.axis = 0}, {.axis = 1, .patch = 8, .edge = INSITU_FILL}};
+  insitu_variable v = {.label = "x", .halo = 3};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &v,
+      .n_variables = 1,
+      .axes = axes,
+      .n_axes = 2,
+      .batch_size = 2,
+      .log = quiet,
+      .check = 1};
+  with.ld = open_or_fail(&d);
+  with.it = open_iter_or_fail(with.ld,
+      &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SEQUENTIAL});
+  for (uint64_t k = 0; k < 3 + 8 + 3; k++) {
+    char want[80];
+    struct insitu__loader_slab *slab = ready(with.ld, with.it, k * with.it->batches);
+    slab->memory[with.ld->geometry.outputs[0].block + k * 2] ^= 1;
+    insitu_error err = bad();
+    snprintf(want, sizeof want, "row 0, sample 0, element [0,%d]", (int)k - 3);
+    if (!strstr(err.message, want)) fail_msg("'%s' does not hold '%s'", err.message, want);
+    assert_int_equal(insitu_iter_set_epoch(with.it, k + 1, NULL), INSITU_OK);
+  }
+  insitu_loader_close(&with.ld);
+  insitu_iter_close(&with.it);
+  support_remove(root);
+}
+
 /* A row of several steps is checked in one of them, by turns. */
 static void test_one_step(void **state) {
   int found = 0;
@@ -577,6 +617,7 @@ int main(void) {
       cmocka_unit_test(test_random),
       cmocka_unit_test(test_straight),
       cmocka_unit_test(test_one_element),
+      cmocka_unit_test(test_over_edges),
       cmocka_unit_test(test_one_step),
       cmocka_unit_test(test_later_batches),
       cmocka_unit_test(test_decoded_otherwise),

@@ -391,7 +391,7 @@ static void no_map(void **state) {
   REFUSED(d, INSITU_E_SHAPE, "array y", "time: it has 12 values", "has 7 samples");
 }
 
-/* Every axis that samples are drawn along is compared; a map needs an only one. */
+/* Every axis that samples are drawn along is compared; maps are along the split's. */
 static void several_axes(void **state) {
   (void)state;
   struct coordinate up = {line(0, 1), INSITU_I32, NULL}, off = {line(1, 1), INSITU_I32, NULL};
@@ -409,11 +409,77 @@ static void several_axes(void **state) {
   v[1].map = INSITU_BY_INDEX;
   opens(d);
   v[1].rate = 2;
-  REFUSED(d, INSITU_E_SHAPE, "array b/y", "draw along one axis");
+  opens(d);
   make_coordinate(root, "b/v", 3, (struct coordinate){leads, INSITU_F32, NULL}, 3);
   make_coordinate(root, "b/time", 3, off, N);
   v[1].map = INSITU_BY_COORDINATE, v[1].rate = 0;
-  REFUSED(d, INSITU_E_SHAPE, "array b/y", "draw along one axis");
+  opens(d);
+  d.split_axis = 1; /* now time is one of the others */
+  REFUSED(d, INSITU_E_SHAPE, "at index 0 coordinate a/time is 0 and coordinate b/time is 1");
+
+  /* lengths may differ along one axis alone */
+  struct coordinate none = {NULL, 0, NULL};
+  d.url = make_uneven(up, none, 7);
+  v[1].map = INSITU_BY_INDEX;
+  for (int i = 0; i < 2; i++, v[1].map = 0)
+    REFUSED(d, INSITU_E_SHAPE, "axes[0] has 12 indexes in array a/x and 7 in array b/y",
+        "along one axis alone, which desc.split_axis names");
+  d.split_axis = 0;
+  REFUSED(d, INSITU_E_SHAPE, "not both have a coordinate", "map = INSITU_BY_INDEX, and rate, in");
+  v[1].map = INSITU_BY_INDEX;
+  opens(d);
+  d.url = make_uneven(up, up, 7);
+  v[1].map = 0;
+  opens(d);
+  const insitu_axis patched[] = {{.dim = "time"}, {.dim = "v", .patch = 2}};
+  d.axes = patched;
+  opens(d);
+}
+
+/* Axes with a patch are compared as well: other grids of one length do not go together. */
+static void patches(void **state) {
+  (void)state;
+  struct coordinate up = {line(0, 1), INSITU_I32, NULL};
+  const char *root = make_pair(3, up, up);
+  const double lats[] = {0.1, 0.2, 0.7}, others[] = {0.1, 0.2, 0.7000001};
+  make_coordinate(root, "a/v", 3, (struct coordinate){lats, INSITU_F64, NULL}, 3);
+  const insitu_axis axes[] = {{.dim = "time"}, {.dim = "v", .patch = 2}};
+  insitu_variable v[2] = {pair[0], pair[1]};
+  insitu_loader_desc d = of(root);
+  d.variables = v, d.axes = axes, d.n_axes = 2, d.patches = 1;
+  opens(d);
+  make_coordinate(root, "b/v", 3, (struct coordinate){lats, INSITU_F64, NULL}, 3);
+  opens(d);
+  make_coordinate(root, "b/v", 3, (struct coordinate){lats, INSITU_F32, NULL}, 3);
+  opens(d); /* the same numbers, rounded */
+  make_coordinate(root, "b/v", 3, (struct coordinate){others, INSITU_F32, NULL}, 3);
+  for (int patched = 0; patched < 2; patched++) {
+    const insitu_axis index[] = {{.dim = "time"}, {.dim = "v"}};
+    d.axes = patched ? axes : index, d.patches = (uint64_t)patched;
+    REFUSED(d, INSITU_E_SHAPE, "arrays a/x and b/y", "at index 2 coordinate a/v is 0.69999",
+        "or say in the variables of array b/y what belongs together: samples with equal indexes");
+    v[1].map = INSITU_BY_COORDINATE; /* joins along time alone */
+    REFUSED(d, INSITU_E_SHAPE, "at index 2 coordinate a/v is 0.69999");
+    v[1].map = INSITU_BY_INDEX;
+    opens(d);
+    v[1].map = 0;
+  }
+  make_coordinate(root, "b/v", 3, (struct coordinate){others, INSITU_F64, NULL}, 3);
+  REFUSED(d, INSITU_E_SHAPE, "at index 2 coordinate a/v is 0.69999");
+
+  /* what cannot be compared there is no hindrance to join along time */
+  static const char strings[] = "{\"zarr_format\":2,\"shape\":[3],\"chunks\":[3],\"dtype\":"
+                                "\"|S4\",\"compressor\":null,\"fill_value\":null,\"order\":\"C\","
+                                "\"filters\":null}";
+  char path[600];
+  root = make_pair(2, up, up);
+  make_coordinate(root, "a/v", 2, (struct coordinate){lats, INSITU_F64, NULL}, 3);
+  make_coordinate(root, "b/v", 2, (struct coordinate){lats, INSITU_F64, NULL}, 3);
+  snprintf(path, sizeof path, "%s/b/v/.zarray", root);
+  support_write(path, strings, strlen(strings));
+  d.url = root;
+  v[1].map = INSITU_BY_COORDINATE;
+  opens(d);
 }
 
 /* Requests that opening an archive takes. */
@@ -508,10 +574,40 @@ static void image_and_mask(void **state) {
   }
 }
 
+/* The memory of a map (of two runs: without partners, and with them) is told by its name, and
+ * counts where chunks in flight need the rest. */
+static void map_bytes(void **state) {
+  (void)state;
+  struct coordinate a = {line(0, 1), INSITU_I32, NULL}, b = {line(3, 1), INSITU_I32, NULL};
+  insitu_variable v[2] = {pair[0], pair[1]};
+  v[1].map = INSITU_BY_COORDINATE;
+  insitu_loader_desc d = of(make_pair(3, a, b));
+  d.variables = v;
+  d.plan_only = 0;
+  d.inline_io = 1;
+  static char json[1 << 16];
+  insitu_stats stats;
+  d.max_inflight = 4;
+  insitu_loader *ld = open_or_fail(&d);
+  assert_true(insitu_loader_describe(ld, json, sizeof json) < sizeof json);
+  const char *memory = strstr(json, "\"memory\": {");
+  assert_non_null(memory);
+  assert_non_null(strstr(memory, "\"slabs\": 0, "));
+  if (!strstr(memory, "\"coordinates\": 0, \"maps\": 64, ")) fail_msg("%s", memory);
+  assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+  insitu_loader_close(&ld);
+
+  d.memory_budget = stats.memory_promised - 1;
+  REFUSED(d, INSITU_E_BUDGET, "maps of samples 64 bytes", "raise memory_budget");
+  d.memory_budget++;
+  opens(d);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(dates), cmocka_unit_test(numbers),
-      cmocka_unit_test(by_index), cmocka_unit_test(three), cmocka_unit_test(other_names),
-      cmocka_unit_test(broken), cmocka_unit_test(not_compared), cmocka_unit_test(no_map),
-      cmocka_unit_test(several_axes), cmocka_unit_test(remote), cmocka_unit_test(image_and_mask)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(dates), cmocka_unit_test(map_bytes),
+      cmocka_unit_test(numbers), cmocka_unit_test(by_index), cmocka_unit_test(three),
+      cmocka_unit_test(other_names), cmocka_unit_test(broken), cmocka_unit_test(not_compared),
+      cmocka_unit_test(no_map), cmocka_unit_test(several_axes), cmocka_unit_test(patches),
+      cmocka_unit_test(remote), cmocka_unit_test(image_and_mask)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -191,7 +191,7 @@ static void run_epochs(const struct scenario *s, insitu_loader *ld, int32_t spli
 static void test_every_element(void **state) {
   (void)state;
   EACH_MODE (m)
-    for (int round = 0; round < 25; round++) {
+    for (int round = 0; round < support_rounds(25); round++) {
       struct scenario s;
       const char *root = support_path("random");
       draw(&s, root, m);
@@ -620,7 +620,7 @@ static void test_iter_api(void **state) {
     for (int k = 0; want && k < 3; k++) {
       char word[80];
       snprintf(
-          word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 5", api);
+          word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 6", api);
       assert_non_null(strstr(err[k].message, word));
     }
     insitu_iter_close(&it);
@@ -1363,13 +1363,13 @@ static void test_refusals(void **state) {
     support_make(root, &plain);
     d.api = 0;
     refuse(&d, INSITU_E_API,
-        "desc.api is 0 and the INSITU_API of this implementation is 5; set it to INSITU_API");
+        "desc.api is 0 and the INSITU_API of this implementation is 6; set it to INSITU_API");
     d.api = INSITU_API + 1;
     refuse(&d, INSITU_E_API,
-        "desc.api is 6 and the INSITU_API of this implementation is 5; set it to INSITU_API");
+        "desc.api is 7 and the INSITU_API of this implementation is 6; set it to INSITU_API");
     d.api = INSITU_API - 1; /* its structs have other layouts */
     refuse(&d, INSITU_E_API,
-        "desc.api is 4 and the INSITU_API of this implementation is 5; set it to INSITU_API");
+        "desc.api is 5 and the INSITU_API of this implementation is 6; set it to INSITU_API");
     d.api = INSITU_API;
     d.world = 2;
     d.rank = 2;
@@ -1720,6 +1720,8 @@ static void test_manifest(void **state) {
           INSITU_E_SPLIT},
       {"{\"excluded\": [{\"start\": 1, \"stop\": 5, \"reason\": \"a\\u0000b\"}]}",
           "no text of less than 1024 bytes", INSITU_E_SPLIT},
+      {"{\"excluded\": [{\"start\": 1, \"stop\": 5, \"reason\": \"caf\xe9\"}]}",
+          "the reason of entry 0 of excluded is no UTF-8", INSITU_E_SPLIT},
       {"{\"n_samples\": 99, \"excluded\": []}", "n_samples is 99", INSITU_E_SPLIT},
       {"{", "", INSITU_E_JSON}};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -1825,7 +1827,7 @@ static void test_excluded(void **state) {
 static void test_plan(void **state) {
   (void)state;
   const char *root = support_path("plan");
-  for (int round = 0; round < 30; round++) {
+  for (int round = 0; round < support_rounds(30); round++) {
     struct scenario s;
     draw(&s, root, 1);
     s.desc.hold_epoch = 1;
@@ -1864,14 +1866,14 @@ static void test_plan(void **state) {
 static atomic_uint tried, cached;
 static unsigned not_cached; /* of 4 */
 static const struct insitu__store_ops *real_ops;
-static insitu_status read_some_now(struct insitu__store *s, const char *key, uint64_t offset,
-    const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
+static insitu_status read_some_now(struct insitu__store *s, const char *key, int fd,
+    uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
   if (insitu__order_mix(atomic_fetch_add(&tried, 1)) % 4 < not_cached) {
     /* what a part of a file may leave */
     for (unsigned i = 0; i < n_iov; i++) memset(iov[i].iov_base, 0x77, iov[i].iov_len);
     return INSITU_TIMEOUT;
   }
-  insitu_status status = real_ops->read_now(s, key, offset, iov, n_iov, expected, got);
+  insitu_status status = real_ops->read_now(s, key, fd, offset, iov, n_iov, expected, got);
   if (!status) atomic_fetch_add(&cached, 1);
   return status;
 }

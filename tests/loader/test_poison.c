@@ -81,7 +81,7 @@ static const volatile unsigned char *give_back(
   struct insitu__loader_slab *slab =
       it->ring[it->shared.next % it->n_ring]; /* on its way, or ready */
   insitu__reactor_call(
-      &ld->reactor, insitu__pass_move_await, &(struct insitu__pass_move){it, 5, 0});
+      &ld->reactor, insitu__pass_move_await, &(struct insitu__pass_move){.it = it, .epoch = 5});
   return slab->memory;
 }
 

@@ -14,465 +14,39 @@
 #include <cmocka.h>
 #include "random_base.h"
 #include "random_archive.h"
+#include "random_space.h"
+#include "random_map.h"
 #include "random_model.h"
+#include "random_order.h"
 #include "random_select.h"
 #include "zip.h"
 #include "random_case.h"
+#include "random_config.h"
+#include "random_walk.h"
 
-enum {
-  MAX_LOADERS = 8,
-  MAX_ITERS = 16,
-  MAX_HELD = 4,
-  SLICE = 1000,
-  WAIT_MS = 60000,
-  MAX_SECONDS = 120
-};
-
-/* ---- what a case holds: closed however it ends ---- */
-static insitu_loader *loaders[MAX_LOADERS];
-static insitu_iter *iters[MAX_ITERS];
-static insitu_batch *batches[MAX_ITERS][MAX_HELD];
-
-static void let_go(void) {
-  for (int i = 0; i < MAX_ITERS; i++)
-    for (int k = 0; k < MAX_HELD; k++) insitu_batch_release(&batches[i][k]);
-  for (int i = 0; i < MAX_ITERS; i++) insitu_iter_close(&iters[i]);
-  for (int i = 0; i < MAX_LOADERS; i++) insitu_loader_close(&loaders[i]);
-}
-
-/* ---- an iterator and what it must do ---- */
-/* What all ranks of one run have in common. */
-struct run {
-  uint64_t world, epoch, lanes, window, n_batches;
-  int32_t part, order;
-  insitu_state *after; /* behind each batch of the epoch */
-  unsigned char *seen; /* how often each anchor came in it */
-  bool whole;          /* all ranks got through the epoch */
-};
-
-struct walk {
-  const struct setup *s;
-  int slot; /* in iters and batches */
-  insitu_iter *it;
-  int32_t part, order;
-  struct view view[MAX_VIEWS];        /* as many steps of each as the iterator shows */
-  uint64_t world, rank, epoch, batch; /* batch: the next one */
-  uint64_t start;                     /* the batch that it was moved to */
-  struct epoch e;
-  const void *fixed; /* where the fixed array lies; NULL: it was not seen yet */
-  unsigned max_held, n_held;
-  uint64_t hash[MAX_HELD];
-  uint64_t bad;    /* the first batch that a NaN or RAISE stops; UINT64_MAX: none */
-  struct run *run; /* to be told of its batches */
-  bool failed, ended;
-};
-
-static const char *const part_names[] = {"train", "val", "test", "all"};
-
-static uint64_t hash_bytes(const void *at, uint64_t n) {
-  const unsigned char *p = at;
-  uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-  for (uint64_t i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-  return h;
-}
-
-static uint64_t hash_batch(const insitu_batch *b) {
-  uint64_t h = 0;
-
-  for (uint64_t i = 0; i < b->n_arrays; i++)
-    h = order_mix(h ^ hash_bytes(b->arrays[i].data, b->arrays[i].bytes));
-  return h;
-}
-
-/* Whether an element of a batch is NaN. */
-static bool shows_nan(int32_t dtype, const unsigned char *at) {
-  struct type t = {
-      .kind = dtype == INSITU_BF16 ? KIND_BFLOAT : KIND_FLOAT, .bytes = dtype_bytes(dtype)};
-
-  return (dtype >> 8 == 2 || dtype == INSITU_BF16) && isnan(number_of(&t, false, at).x);
-}
-
-/* Whether a variable shows the fill value of its array as NaN. */
-static bool shows_fill_as_nan(const struct view *v) {
-  unsigned char shown[16];
-
-  if (v->v.decode != INSITU_CF) return v->array->fill_is_nan;
-  show_element(v, v->array->fill, shown);
-  return shows_nan(view_dtype(v), shown);
-}
-
-/* Whether a variable shows something of the chunk of a level that an element lies in, at any
- * sample. */
-static bool shows_chunk(const struct view *v, int level, const uint64_t *at) {
-  const struct array *a = v->array;
-
-  for (int d = 0; d < a->ndim; d++) {
-    bool has = d == a->axis;
-
-    for (uint64_t i = 0; i < v->n_tiles[level][d] && !has; i++)
-      has = v->tile[level][d][i] == at[d] / a->level[level].size[d];
-    if (!has) return false;
-  }
-  return true;
-}
-
-/* Whether an element lies in an absent chunk, and that is an error: by default where some variable
- * shows the chunk's fill value as NaN. */
-static bool element_raises(const struct setup *s, const struct array *a, const uint64_t *at) {
-  int level = array_absent_level(a, at), leaf = array_leaf(a);
-
-  if (level < 0) return false;
-  if (s->desc.on_absent_chunk != INSITU_AUTO) return s->desc.on_absent_chunk == INSITU_RAISE;
-  for (int i = 0; i < s->n_views; i++) {
-    const struct view *v = &s->view[i];
-
-    if (v->array == a && shows_fill_as_nan(v) && shows_chunk(v, level > leaf ? level : leaf, at))
-      return true;
-  }
-  return false;
-}
-
-/* Whether what a view shows of a sample touches an absent chunk that is an error. */
-static bool sample_raises(const struct setup *s, const struct view *v, int64_t sample) {
-  uint64_t each = view_elements(v), n = view_channels(v) * each, at[MAX_DIMS];
-
-  if (!v->array->absent || s->desc.on_absent_chunk == INSITU_FILL) return false;
-  for (uint64_t k = 0; k < n; k++) {
-    view_place(v, sample, k / each, k % each, at);
-    if (element_raises(s, v->array, at)) return true;
-  }
-  return false;
-}
-
-static bool row_raises(const struct walk *w, int64_t anchor) {
-  for (int i = 0; i < w->s->n_views; i++) {
-    const struct view *v = &w->view[i];
-
-    for (uint64_t k = 0; k < view_steps(v); k++)
-      if (sample_raises(w->s, v, view_sample(v, anchor, k))) return true;
-  }
-  return false;
-}
-
-/* Sets up the model of the walk's epoch, from its next batch on. */
-static void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
-  const struct setup *s = w->s;
-  const struct part *p = &s->split.part[w->part];
-  int64_t row[4096];
-
-  if (w->order == INSITU_SHUFFLED)
-    w->e = shuffled(p, s->desc.seed, w->epoch, s->global, lanes, window);
-  else w->e = sequential(p, s->global, lanes);
-  w->e.window = window;
-  w->bad = UINT64_MAX;
-  w->start = w->batch;
-  for (uint64_t b = w->batch; b < w->e.batches && w->bad == UINT64_MAX; b++) {
-    uint64_t n = epoch_batch(&w->e, w->world, w->rank, b, row);
-
-    for (uint64_t r = 0; r < n; r++)
-      if (row_raises(w, row[r])) w->bad = b;
-  }
-}
-
-/* Where an element was converted, but not decoded, any NaN will do. */
-static bool both_nan(const struct view *v, const unsigned char *got, const unsigned char *want) {
-  int32_t dtype = view_dtype(v);
-
-  if (v->v.decode == INSITU_CF || dtype == v->array->type->dtype) return false;
-  return shows_nan(dtype, got) && shows_nan(dtype, want);
-}
-
-/* All elements of a box, as draw_box drew it. */
-static void check_box(const struct view *v, const unsigned char *got, const char *what) {
-  const struct array *a = v->array;
-  unsigned item = dtype_bytes(view_dtype(v));
-  uint64_t n = 1, at[MAX_DIMS];
-  unsigned char want[16];
-
-  for (int d = 0; d < a->ndim; d++) n *= v->shown[d].n;
-  for (uint64_t i = 0; i < n; i++) {
-    uint64_t rest = i;
-
-    for (int d = a->ndim - 1; d >= 0; d--) {
-      at[d] = v->shown[d].at[rest % v->shown[d].n];
-      rest /= v->shown[d].n;
-    }
-    show_element(v, array_at(a, at), want);
-    if (memcmp(got + i * item, want, item) && !both_nan(v, got + i * item, want))
-      differ("%s of '%s', select '%s': element %d differs", what, a->path,
-          v->v.select ? v->v.select : "", (int)i);
-  }
-}
-
-/* The fixed array, which is the last one. */
-static void check_fixed(struct walk *w, const insitu_batch *b) {
-  const struct view *v = &w->s->fixed;
-  const insitu_array *out = &b->arrays[w->s->n_outputs];
-  int64_t stride = 1;
-
-  if (strcmp(out->name, "fixed") || out->fixed != 1 || out->row_bytes || out->channels)
-    differ("the last array is no fixed one, but '%s'", out->name);
-  if (out->ndim != v->array->ndim || out->dtype != view_dtype(v))
-    differ("the fixed array has %d dimensions of dtype 0x%x", out->ndim, (unsigned)out->dtype);
-  for (int d = out->ndim; d-- > 0; stride *= out->shape[d])
-    if (out->shape[d] != (int64_t)v->shown[d].n || out->strides[d] != stride)
-      differ("the fixed array, axis %d: %d, not %d", d, (int)out->shape[d], (int)v->shown[d].n);
-  if (out->bytes != (uint64_t)stride * dtype_bytes(out->dtype))
-    differ("the fixed array has %d bytes", (int)out->bytes);
-  if (w->fixed && w->fixed != out->data) differ("the fixed array moved");
-  w->fixed = out->data;
-  check_box(v, out->data, "the fixed variable");
-}
-
-static void check_elements(const struct walk *w, const insitu_batch *b, const struct view *v) {
-  const insitu_array *out = &b->arrays[v->output];
-  const struct array *a = v->array;
-  uint64_t elements = view_elements(v), steps = view_steps(v), at[MAX_DIMS];
-  uint64_t channels = view_channels(v), planes = channels * steps;
-  int32_t dtype = view_dtype(v);
-  unsigned item = dtype_bytes(dtype);
-
-  for (uint64_t r = 0; r < b->rows; r++)
-    for (uint64_t p = 0; p < planes; p++) {
-      uint64_t c = p / steps, k = p % steps;
-      const unsigned char *got = (const unsigned char *)out->data + r * out->row_bytes +
-                                 (v->channel * steps + p) * elements * item;
-
-      for (uint64_t e = 0; e < elements; e++, got += item) {
-        unsigned char want[16];
-
-        view_place(v, view_sample(v, b->sample_indices[r], k), c, e, at);
-        show_element(v, array_at(a, at), want);
-        if (!memcmp(got, want, item)) continue;
-        if (both_nan(v, got, want)) continue;
-        char text[2][40] = {"", ""};
-        for (unsigned n = 0; n < item; n++) {
-          sprintf(text[0] + 2 * n, "%02x", got[n]);
-          sprintf(text[1] + 2 * n, "%02x", want[n]);
-        }
-        differ("%s epoch %d batch %d rank %d: variable '%s' row %d (anchor %d) channel %d step %d "
-               "element %d: bytes %s, the model has %s%s",
-            part_names[w->part], (int)w->epoch, (int)b->index, (int)w->rank, v->v.label, (int)r,
-            (int)b->sample_indices[r], (int)c, (int)k, (int)e, text[0], text[1],
-            a->is_absent[array_chunk_of(a, at)] ? " (its chunk is absent)" : "");
-      }
-    }
-}
-
-/* How many channels an array of the batch has; their names are those of its variables. */
-static uint64_t check_channels(const struct setup *s, const insitu_array *out, int output) {
-  uint64_t n = 0;
-
-  for (int i = 0; i < s->n_views; i++) {
-    const struct view *v = &s->view[i];
-
-    if (v->output != output) continue;
-    if (!v->v.into && out->channels) differ("'%s' has names of channels", out->name);
-    if (v->v.into && !out->channels) differ("'%s' has no names of channels", out->name);
-    for (uint64_t c = 0; c < view_channels(v) && v->v.into; c++, n++)
-      if (strcmp(out->channels[n], channel_name(v, c)))
-        differ("channel %d of '%s' is '%s', not '%s'", (int)n, out->name, out->channels[n],
-            channel_name(v, c));
-  }
-  return n;
-}
-
-static void check_shape(const struct walk *w, const insitu_batch *b, const struct view *v) {
-  const insitu_array *out = &b->arrays[v->output];
-  int64_t want[MAX_DIMS + 3], stride = 1;
-  uint64_t channels = v->v.into ? check_channels(w->s, out, v->output) : 1;
-  int n = 0;
-
-  want[n++] = (int64_t)b->rows;
-  if (v->v.into) want[n++] = (int64_t)channels;
-  else check_channels(w->s, out, v->output);
-  if (v->v.n_steps) want[n++] = (int64_t)v->v.n_steps;
-  for (int d = 0; d < v->array->ndim; d++)
-    if (d != v->array->axis && !view_folds(v, d)) want[n++] = (int64_t)v->shown[d].n;
-  if (strcmp(out->name, v->v.into ? v->v.into : v->v.label))
-    differ("array %d is called '%s'", v->output, out->name);
-  if (out->ndim != n) differ("variable '%s' has %d dimensions, not %d", out->name, out->ndim, n);
-  for (int d = n - 1; d >= 0; d--) {
-    if (out->shape[d] != want[d])
-      differ("variable '%s' axis %d: %d, not %d", out->name, d, (int)out->shape[d], (int)want[d]);
-    if (out->strides[d] != stride)
-      differ(
-          "variable '%s' stride %d: %d, not %d", out->name, d, (int)out->strides[d], (int)stride);
-    stride *= want[d];
-  }
-  if (out->dtype != view_dtype(v))
-    differ("variable '%s' has dtype 0x%x", out->name, (unsigned)out->dtype);
-  uint64_t row = channels * view_elements(v) * view_steps(v) * dtype_bytes(out->dtype);
-  if (out->row_bytes != row || out->bytes != row * b->rows)
-    differ("variable '%s' has %d bytes", out->name, (int)out->bytes);
-  if ((uintptr_t)out->data % 256) differ("variable '%s' is not aligned", out->name);
-}
-
-/* The value and the moment of each row, where batches carry them. */
-static void check_coordinates(const struct walk *w, const insitu_batch *b) {
-  const struct array *time = w->s->archive.time;
-  int64_t zero = days_of(w->s->calendar, 1970, 1, 1) * 86400;
-
-  if (!w->s->desc.coordinates) {
-    if (b->coordinates || b->time_us || b->calendar) differ("coordinates that nobody asked for");
-    return;
-  }
-  for (uint64_t r = 0; r < b->rows; r++) {
-    int64_t at = b->sample_indices[r], whole;
-    double x;
-
-    memcpy(&x, time->data + 8 * at, 8);
-    memcpy(&whole, time->data + 8 * at, 8);
-    if (time->type->kind == KIND_INT) x = (double)whole;
-    if (b->coordinates[r] != x)
-      differ("coordinate of anchor %d: %.17g, not %.17g", (int)at, b->coordinates[r], x);
-    if (b->time_us[r] != (w->s->seconds[at] - zero) * 1000000)
-      differ("time of anchor %d: %" PRId64 " us, not %" PRId64 " s", (int)at, b->time_us[r],
-          w->s->seconds[at] - zero);
-  }
-}
-
-static void check_batch(struct walk *w, const insitu_batch *b) {
-  int64_t want[4096];
-  uint64_t n = epoch_batch(&w->e, w->world, w->rank, w->batch, want);
-
-  if (b->epoch != w->epoch || b->index != w->batch)
-    differ("%s: epoch %d batch %d came, not epoch %d batch %d", part_names[w->part], (int)b->epoch,
-        (int)b->index, (int)w->epoch, (int)w->batch);
-  if (b->rows != n)
-    differ("%s epoch %d batch %d rank %d of %d: %d rows, not %d", part_names[w->part],
-        (int)w->epoch, (int)w->batch, (int)w->rank, (int)w->world, (int)b->rows, (int)n);
-  for (uint64_t r = 0; r < n; r++)
-    if (b->sample_indices[r] != want[r])
-      differ("%s epoch %d batch %d rank %d of %d row %d: anchor %d, not %d", part_names[w->part],
-          (int)w->epoch, (int)w->batch, (int)w->rank, (int)w->world, (int)r,
-          (int)b->sample_indices[r], (int)want[r]);
-  check_coordinates(w, b);
-  bool fixed = w->s->fixed.array;
-  if (b->n_arrays != (uint64_t)w->s->n_outputs + fixed)
-    differ("a batch of %d arrays", (int)b->n_arrays);
-  if (fixed) check_fixed(w, b);
-  for (int i = 0; i < w->s->n_views; i++) {
-    check_shape(w, b, &w->view[i]);
-    check_elements(w, b, &w->view[i]);
-  }
-  if (n && chance(10)) {
-    uint64_t r = draw(n);
-    int64_t anchor = -1;
-    insitu_error err = {0};
-
-    if (insitu_iter_locate(w->it, w->epoch, w->batch, r, &anchor, &err))
-      differ("insitu_iter_locate: %s", err.message);
-    if (anchor != want[r])
-      differ("insitu_iter_locate: anchor %d, not %d", (int)anchor, (int)want[r]);
-  }
-}
-
-/* Gives a held batch back: until now nothing may have written to it. What is written then must
- * disturb nothing. */
-static void release_one(struct walk *w) {
-  unsigned k = (unsigned)draw(w->n_held);
-  insitu_batch *b = batches[w->slot][k];
-
-  if (hash_batch(b) != w->hash[k])
-    differ("batch %d of %s changed while it was held", (int)b->index, part_names[w->part]);
-  for (uint64_t i = 0; i < b->n_arrays; i++)
-    if (b->arrays[i].bytes && !b->arrays[i].fixed && chance(50))
-      memset(b->arrays[i].data, 0xcc, b->arrays[i].bytes);
-  insitu_batch_release(&batches[w->slot][k]);
-  w->n_held--;
-  batches[w->slot][k] = batches[w->slot][w->n_held];
-  w->hash[k] = w->hash[w->n_held];
-  batches[w->slot][w->n_held] = NULL;
-}
-
-/* The batch that cannot be delivered: its error comes every time. */
-static bool walk_fails(struct walk *w, insitu_status status, const insitu_error *err) {
-  insitu_batch *b = NULL;
-
-  if (status != INSITU_E_ABSENT)
-    differ("%s epoch %d batch %d: %s, not INSITU_E_ABSENT: %s", part_names[w->part], (int)w->epoch,
-        (int)w->batch, insitu_status_name(status), err->message);
-  for (int i = 0; i < 2; i++)
-    if (insitu_iter_next(w->it, WAIT_MS, &b, NULL) != INSITU_E_ABSENT)
-      differ("an error does not last");
-  w->failed = true;
-  return false;
-}
-
-/* Anchors of a batch come in no other rank or batch, and what is read for them lies in their split.
- */
-static void count_anchors(const struct walk *w, struct run *run, const insitu_batch *b) {
-  const struct split *sp = &w->s->split;
-
-  for (uint64_t r = 0; r < b->rows; r++) {
-    int64_t x = b->sample_indices[r];
-
-    if (run->seen[x]++) differ("anchor %d comes twice in epoch %d", (int)x, (int)w->epoch);
-    for (int i = 0; i < w->s->n_views && run->part != INSITU_ALL && !w->s->desc.split_spill; i++)
-      for (uint64_t k = 0; k < view_steps(&w->s->view[i]); k++) {
-        int64_t y = view_sample(&w->s->view[i], x, k);
-
-        if (sp->owner[y] != run->part)
-          differ("%s leaks: anchor %d reads sample %d of '%s', which is another split's",
-              part_names[run->part], (int)x, (int)y, w->s->view[i].v.label);
-      }
-  }
-}
-
-/* Every rank has the same state behind a batch. */
-static void tell_run(const struct walk *w, const insitu_batch *b) {
-  insitu_state *after = &w->run->after[w->batch];
-  static const insitu_state none;
-
-  count_anchors(w, w->run, b);
-  if (memcmp(after, &none, sizeof none) && memcmp(after, &b->after, sizeof *after))
-    differ("rank %d has another state behind batch %d", (int)w->rank, (int)w->batch);
-  *after = b->after;
-}
-
-/* One call of insitu_iter_next and what it must give. False: the epoch is over, or cannot go on. */
-static bool walk_step(struct walk *w) {
-  insitu_error err = {0};
-  insitu_batch *b = NULL;
-  insitu_status status;
-
-  if (w->failed || w->ended) return false;
-  if (w->n_held == w->max_held) {
-    if (w->batch < w->e.batches && chance(20) &&
-        (status = insitu_iter_next(w->it, 0, &b, &err)) != INSITU_BUSY)
-      differ("next while %d batches are held: %s %s", (int)w->n_held, insitu_status_name(status),
-          err.message);
-    release_one(w);
-  }
-  int64_t wait = chance(30) ? 0 : chance(50) ? 1 : WAIT_MS;
-  do status = insitu_iter_next(w->it, wait, &b, &err);
-  while (status == INSITU_TIMEOUT);
-  if (w->batch == w->bad) return walk_fails(w, status, &err);
-  if (w->batch == w->e.batches) {
-    if (status != INSITU_END)
-      differ("%s epoch %d rank %d: no end after %d batches: %s %s", part_names[w->part],
-          (int)w->epoch, (int)w->rank, (int)w->e.batches, insitu_status_name(status), err.message);
-    w->ended = true;
-    return false;
-  }
-  if (status != INSITU_OK)
-    differ("%s epoch %d batch %d rank %d: %s: %s", part_names[w->part], (int)w->epoch,
-        (int)w->batch, (int)w->rank, insitu_status_name(status), err.message);
-  batches[w->slot][w->n_held] = b;
-  w->hash[w->n_held++] = hash_batch(b);
-  check_batch(w, b);
-  if (w->run) tell_run(w, b);
-  w->batch++;
-  while (w->n_held && chance(60)) release_one(w);
-  return true;
-}
+enum { SLICE = 1000, MAX_SECONDS = 120 };
 
 /* ---- opening ---- */
+/* Where chunks cannot be kept, the loader is opened again without asking for that. */
+static insitu_status open_assembly(const insitu_loader_desc *d, int slot, insitu_error *err) {
+  const insitu_iter_desc all = {.api = INSITU_API, .split = INSITU_ALL};
+  insitu_loader_desc again = *d;
+  insitu_plan plan;
+  insitu_error refused;
+  insitu_status status = insitu_loader_open(d, &loaders[slot], err);
+
+  if (status || d->assembly != INSITU_GATHER) return status;
+  if (insitu_loader_plan(loaders[slot], &all, &plan, &refused) != INSITU_E_UNSUPPORTED)
+    return status;
+  if (!strstr(refused.message, "assembly is INSITU_GATHER")) return status;
+  insitu_loader_close(&loaders[slot]);
+  again.assembly = 0;
+  return insitu_loader_open(&again, &loaders[slot], err);
+}
+
 static insitu_loader *open_loader(const struct setup *s, const insitu_loader_desc *d, int slot) {
   insitu_error err = {0};
-  insitu_status status = insitu_loader_open(d, &loaders[slot], &err);
+  insitu_status status = open_assembly(d, slot, &err);
 
   if (status == s->refused) {
     if (status && loaders[slot]) differ("a refused loader is not NULL");
@@ -486,7 +60,8 @@ static insitu_loader *open_loader(const struct setup *s, const insitu_loader_des
   differ("open: %s: %s", insitu_status_name(status), err.message);
 }
 
-/* Lanes and window of an iterator; false: it must be refused with *status. */
+/* Lanes and window of an iterator; false: it must be refused with *status. *lanes: of patches,
+ * whose units are not known, the default number of lanes. */
 static bool layout(const struct setup *s, int32_t part, int32_t order, uint64_t world,
     uint64_t *lanes, uint64_t *window, insitu_status *status) {
   const struct part *p = &s->split.part[part];
@@ -498,19 +73,37 @@ static bool layout(const struct setup *s, int32_t part, int32_t order, uint64_t 
     return p->n;
   }
   *lanes = s->desc.lanes ? s->desc.lanes
-                         : default_lanes(s->global, s->block_chunks, s->unit_chunks, p->units);
+           : space_patched(s->space)
+               ? *lanes
+               : default_lanes(s->global, s->block_chunks, s->unit_chunks, p->units);
   *window = most(1, s->block_chunks / s->unit_chunks / *lanes);
+  bool open = !s->desc.lanes && !s->desc.block_chunks && s->window[part];
+  if (open && s->window[part] > *window) differ("the window of the plan is too long");
+  if (open) *window = s->window[part];
   *status = p->n < s->global ? INSITU_E_SPLIT : INSITU_E_ARG;
   return p->n >= s->global && s->global % *lanes == 0 && *lanes % world == 0;
+}
+
+/* Whether an anchor without a partner may lie where something is excluded: it shows nothing there,
+ * and whether it counts as excluded is not said. */
+static bool drops_overlap(const struct setup *s) {
+  bool mapped = false, excludes = false;
+
+  for (int i = 0; i < s->n_views; i++) mapped = mapped || s->view[i].array->partners;
+  for (int64_t x = 0; x < s->split.samples; x++) excludes = excludes || s->split.excluded[x];
+  return mapped && excludes;
 }
 
 static void check_plan(
     const struct walk *w, insitu_loader *ld, const insitu_iter_desc *id, insitu_plan *plan) {
   const struct part *p = &w->s->split.part[w->part];
   insitu_error err = {0};
-  uint64_t rows = 0;
+  uint64_t either = 0, rows = 0, space = space_each(w->s->space);
   int64_t row[4096];
+  bool patched = space_patched(w->s->space);
 
+  for (int k = 0; k < w->s->space->n; k++)
+    if (!w->s->space->axis[k].patch) space *= w->s->space->axis[k].n;
   if (insitu_loader_plan(ld, id, plan, &err)) differ("insitu_loader_plan: %s", err.message);
   for (uint64_t b = 0; b < w->e.batches; b++) rows += epoch_batch(&w->e, w->world, w->rank, b, row);
   const struct {
@@ -518,17 +111,24 @@ static void check_plan(
     uint64_t got, want;
   } at[] = {{"order_version", plan->order_version, 1}, {"samples", plan->samples, p->n},
       {"batches", plan->batches, w->e.batches}, {"rows", plan->rows, rows},
-      {"space", plan->space, w->s->samples}, {"units", plan->units, p->units},
-      {"unit_rows", plan->unit_rows, w->s->split.unit_rows}, {"lanes", plan->lanes, w->e.lanes},
+      {"space", plan->space, space}, {"units", plan->units, patched ? plan->units : p->units},
+      {"unit_rows", plan->unit_rows, patched ? plan->unit_rows : p->unit_rows},
+      {"lanes", plan->lanes, w->e.lanes},
       {"window", plan->window, w->e.window ? w->e.window : plan->window}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)
     if (at[i].got != at[i].want)
       differ("plan of %s, rank %d of %d: %s is %d, not %d", part_names[w->part], (int)w->rank,
           (int)w->world, at[i].name, (int)at[i].got, (int)at[i].want);
-  uint64_t delivered = w->s->samples;
+  uint64_t delivered = space;
+  bool loose = drops_overlap(w->s);
   for (int r = 0; r < INSITU_DROPS; r++) {
     uint64_t want = p->dropped[r];
 
+    if (loose && r >= INSITU_DROP_EXCLUDED && r <= INSITU_DROP_NO_PARTNER) {
+      either += plan->dropped[r] - want; /* modulo 2^64 */
+      delivered -= plan->dropped[r];
+      continue;
+    }
     if (r == INSITU_DROP_TAIL) want = w->order == INSITU_SHUFFLED ? p->n % w->s->global : 0;
     if (plan->dropped[r] != want)
       differ("plan of %s: %s drops %d, not %d", part_names[w->part], insitu_drop_name(r),
@@ -537,6 +137,7 @@ static void check_plan(
   }
   if (delivered != (w->order == INSITU_SHUFFLED ? w->e.batches * w->s->global : p->n))
     differ("plan of %s: %d are left of the table of drops", part_names[w->part], (int)delivered);
+  if (either) differ("plan of %s: excluded, gap and no_partner drop others", part_names[w->part]);
   if (plan->amplification < 1 || plan->reads < plan->distinct)
     differ("plan of %s, rank %d of %d: %d chunks are read, %d different ones: amplification %g",
         part_names[w->part], (int)w->rank, (int)w->world, (int)plan->reads, (int)plan->distinct,
@@ -549,6 +150,13 @@ static void check_plan(
   if (plan->span < w->e.span)
     differ("plan of %s: span %d, but a window falls into %d batches", part_names[w->part],
         (int)plan->span, (int)w->e.span);
+}
+
+/* The lanes that a plan tells; 1: there is none, for the iterator would be refused. */
+static uint64_t planned_lanes(insitu_loader *ld, const insitu_iter_desc *id) {
+  insitu_plan plan;
+
+  return insitu_loader_plan(ld, id, &plan, NULL) ? 1 : plan.lanes;
 }
 
 /* Opens an iterator of a part and its model; false: it is refused, as the model says. */
@@ -573,6 +181,7 @@ static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, 
       .epoch = epoch,
       .max_held = id.max_held ? id.max_held : 2};
   memcpy(w->view, s->view, sizeof w->view);
+  lanes = planned_lanes(ld, &id);
   bool fits = layout(s, part, order, world, &lanes, &window, &want);
   status = insitu_iter_open(ld, &id, &iters[slot], &err);
   if (!fits) {
@@ -649,7 +258,7 @@ static void sequential_windows(struct walk *w, uint64_t window) {
   insitu_order_desc d = {.api = INSITU_API,
       .sequential = 1,
       .units = p->units,
-      .unit_rows = w->s->split.unit_rows,
+      .unit_rows = p->unit_rows,
       .global_batch = w->e.global,
       .lanes = w->e.lanes,
       .window = window,
@@ -691,39 +300,63 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
   insitu_error err = {0};
   bool exact = true;
 
-  if (w->order == INSITU_SEQUENTIAL) sequential_windows(w, plan->window);
+  bool patched = space_patched(s->space), kept = plan->assembly == INSITU_GATHER;
+  if (w->order == INSITU_SEQUENTIAL && !patched) sequential_windows(w, plan->window);
   struct reads r = epoch_reads(&w->e, w->world, w->rank, w->view, s->n_views), first;
   struct epoch e = w->e;
-  if (w->order == INSITU_SHUFFLED) /* a plan is of epoch 0, and of all steps */
-    e = shuffled(&s->split.part[w->part], s->desc.seed, 0, s->global, w->e.lanes, w->e.window);
-  first = epoch_reads(&e, w->world, w->rank, s->view, s->n_views);
+  if (w->order == INSITU_SHUFFLED && !patched) /* a plan is of epoch 0, and of all steps */
+    e = epoch_of(s, w->part, w->order, 0, w->e.lanes, w->e.window);
+  first = patched ? r : epoch_reads(&e, w->world, w->rank, s->view, s->n_views);
   for (int i = 0; i < s->n_views; i++)
     for (int k = 0; k < i; k++)
       exact = exact && (s->view[i].array != s->view[k].array ||
                            (!narrows(&s->view[i]) && !narrows(&s->view[k])));
   if (insitu_loader_stats(ld, &st, &err)) differ("insitu_loader_stats: %s", err.message);
-  uint64_t batches = plan->slabs * plan->slab_bytes;
+  if (patched) { /* windows are the library's own: each chunk is read, and as often as planned */
+    uint64_t got = st.reads - opened->reads;
+    bool planned = !plan->estimated && !w->epoch && exact && !again;
+
+    if (got < r.reads) differ("%d chunks were read of %d that are shown", (int)got, (int)r.reads);
+    for (int i = 0; i < s->n_views; i++)
+      planned = planned && w->view[i].v.n_steps == s->view[i].v.n_steps;
+    if (planned && got != plan->reads)
+      differ("%d chunks were read, %d planned", (int)got, (int)plan->reads);
+    r.reads = got;
+    r.absent = st.absent_chunks - opened->absent_chunks;
+    first = (struct reads){.reads = plan->reads,
+        .bytes = plan->read_bytes,
+        .wanted = plan->wanted,
+        .distinct = plan->distinct};
+  }
+  uint64_t batches = plan->slabs * plan->slab_bytes, maps = 0;
+  for (int i = 0; i < s->archive.n_arrays; i++) /* 32 bytes for each run of samples */
+    if (s->archive.array[i].partners) maps += 32 * (s->samples + 1);
   uint64_t memory =
       batches + plan->table_bytes + plan->fixed_bytes + plan->inflight_bytes + plan->cache_bytes;
+  /* What was prefetched may have come upon an absent chunk, whose dates are then read for its
+   * message: within the budget. */
+  bool told = again && s->desc.on_absent_chunk != INSITU_FILL;
+  uint64_t peak = told ? insitu_loader_config(ld)->memory_budget : st.memory_promised;
   const struct {
     const char *name;
     uint64_t got, want;
     bool most; /* want is the most */
   } at[] = {{"rows delivered", st.rows - opened->rows, r.rows, false},
       {"batches delivered", st.batches - opened->batches, plan->batches, false},
-      {"chunks to be read", r.reads, st.reads - opened->reads, true},
-      {"chunks read", st.reads - opened->reads, again ? UINT64_MAX : r.reads, again},
+      {"chunks to be read", kept ? 0 : r.reads, st.reads - opened->reads, true},
+      {"chunks read", st.reads - opened->reads, again ? UINT64_MAX : r.reads, again || kept},
       {"chunks planned", first.reads, plan->reads, !exact},
       {"bytes planned", first.bytes, plan->read_bytes, !exact},
       {"chunks wanted", first.wanted, plan->wanted, !exact},
       {"different chunks planned", first.distinct, plan->distinct, !exact},
       {"absent chunks", st.absent_chunks - opened->absent_chunks, again ? UINT64_MAX : r.absent,
-          again},
+          again || kept},
       {"bad chunks", st.bad_chunks, 0, false},
       {"bytes of batches", st.slab_bytes_peak, batches, true},
-      {"bytes promised", st.memory_promised, memory, false},
-      {"bytes at most", st.memory_bytes_peak, most(memory, opened->memory_bytes_peak), true},
-      {"bytes in all", memory, insitu_loader_config(ld)->memory_budget, true}};
+      {"bytes promised", memory, st.memory_promised, true},
+      {"bytes promised at most", st.memory_promised, memory + maps, true},
+      {"bytes at most", st.memory_bytes_peak, most(peak, opened->memory_bytes_peak), true},
+      {"bytes in all", st.memory_promised, insitu_loader_config(ld)->memory_budget, true}};
   for (size_t i = 0; i < sizeof at / sizeof *at; i++)
     if (at[i].most ? at[i].got > at[i].want : at[i].got != at[i].want)
       differ("an epoch of %s, rank %d of %d: %s: %d, not %d", part_names[w->part], (int)w->rank,
@@ -740,12 +373,13 @@ static uint64_t adopt_list(struct setup *s, const char *text, int part) {
   const char *p = strstr(text, name);
   p = p ? strchr(p, '[') : NULL;
   if (!p) differ("the manifest has no list %s", name);
+  uint64_t ref = reference(s);
   for (p++; *p != ']'; n++) {
     char *end;
-    uint64_t c = strtoull(p, &end, 10), last = least((c + 1) * s->split.ref, s->samples);
+    uint64_t c = strtoull(p, &end, 10), last = least((c + 1) * ref, s->samples);
 
     if (end == p || c >= s->split.n_ref) differ("the manifest's list %s is odd", name);
-    for (uint64_t x = c * s->split.ref; x < last; x++) {
+    for (uint64_t x = c * ref; x < last; x++) {
       if (s->split.owner[x] != NOBODY) differ("the manifest has chunk %d twice", (int)c);
       s->split.owner[x] = (signed char)part;
     }
@@ -776,12 +410,12 @@ static void adopt_split(struct setup *s, const insitu_loader_desc *d) {
   memset(s->split.owner, NOBODY, s->samples);
   split_fractions(s);
   for (uint64_t c = 0; c < s->split.n_ref; c++)
-    if (s->split.owner[c * s->split.ref] != NOBODY) want[s->split.owner[c * s->split.ref]]++;
+    if (s->split.owner[c * reference(s)] != NOBODY) want[s->split.owner[c * reference(s)]]++;
   memset(s->split.owner, NOBODY, s->samples);
   for (int p = 0; p < 3; p++)
     if (adopt_list(s, text, p) != want[p])
       differ("the manifest does not give %s %d chunks", part_names[p], (int)want[p]);
-  split_finish(&s->split, s->view, s->n_views, d->split_gap, d->split_spill, s->unit_chunks);
+  cut_split(s);
 }
 
 static insitu_loader_desc desc_of(const struct setup *s, uint64_t world, uint64_t rank) {
@@ -809,6 +443,9 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
   uint64_t n, absent = 0;
 
   v.v.offset = 0;
+  v.v.halo = 0;
+  v.v.map = 0;
+  v.v.rate = 0;
   v.v.n_steps = 0;
   v.v.into = NULL;
   n = draw_box(&v);
@@ -819,7 +456,7 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
   if (status == INSITU_E_BUDGET && s->desc.memory_budget < UINT64_C(1) << 28) return;
   if (!status) check_box(&v, got, "insitu_read");
   struct chunk_set chunks = chunk_set(a);
-  uint64_t reads = chunk_set_add(&chunks, &v, -1, 1, &absent);
+  uint64_t reads = chunk_set_add(&chunks, &v, NULL, 0, 1, &absent);
   if (absent && s->desc.on_absent_chunk == INSITU_RAISE) {
     if (status != INSITU_E_ABSENT)
       differ("insitu_read of an absent chunk: %s", insitu_status_name(status));
@@ -954,25 +591,51 @@ static void select_anew(struct setup *s) {
   s->desc.variables = s->variable;
 }
 
-/* The same setup with a desc that leaves units, windows and lanes open, or some of them. */
-static struct setup *leave_open(const struct setup *s) {
+/* Takes over the units and windows that the rule fills in, which tests/unit/test_rule.c is about.
+ * What a desc gives, it keeps. A desc that is refused has none. */
+static void settle(struct setup *s, uint64_t world) {
+  insitu_loader_desc d = desc_of(s, world, 0);
+  insitu_loader *ld;
+
+  if (d.unit_chunks && d.block_chunks) return;
+  d.plan_only = 1;
+  d.memory_budget = 0;
+  d.assembly = 0;
+  d.log_level = INSITU_LOG_OFF;
+  if (insitu_loader_open(&d, &ld, NULL)) return;
+  const insitu_loader_desc *c = insitu_loader_config(ld);
+  if (d.unit_chunks && c->unit_chunks != d.unit_chunks) differ("unit_chunks of the desc is lost");
+  if (d.block_chunks && c->block_chunks != d.block_chunks)
+    differ("block_chunks of the desc is lost");
+  s->unit_chunks = c->unit_chunks;
+  s->block_chunks = c->block_chunks;
+  for (int32_t p = INSITU_TRAIN; p <= INSITU_ALL && !d.lanes && !d.block_chunks; p++) {
+    insitu_iter_desc id = {.api = INSITU_API, .split = p, .order = INSITU_SHUFFLED};
+    insitu_plan plan = {.window = 0};
+    insitu_status status = insitu_loader_plan(ld, &id, &plan, NULL);
+    s->window[p] = status ? 0 : plan.window;
+  }
+  insitu_loader_close(&ld);
+  cut_split(s);
+}
+
+/* The same setup with its own defaults; perhaps with a desc that leaves units, windows and lanes
+ * open, or some of them. */
+static struct setup *leave_open(const struct setup *s, uint64_t world, bool leave) {
   struct setup *open = own(sizeof *open);
 
   *open = *s;
-  if (chance(70)) open->desc.unit_chunks = 0;
-  if (chance(70)) open->desc.block_chunks = 0;
-  if (chance(70)) open->desc.lanes = 0;
-  if (!open->desc.unit_chunks) open->unit_chunks = 1;
-  if (!open->desc.block_chunks) open->block_chunks = 64;
-  split_finish(&open->split, open->view, open->n_views, open->desc.split_gap,
-      open->desc.split_spill, open->unit_chunks);
+  if (leave && chance(70)) open->desc.unit_chunks = 0;
+  if (leave && chance(70)) open->desc.block_chunks = 0;
+  if (leave && chance(70)) open->desc.lanes = 0;
+  settle(open, world);
   return open;
 }
 
 /* Goes on behind a batch, at a world size and with resources that need not be those of the run that
  * gave the state, and perhaps with units, windows and lanes that only the state knows. */
 static void resume(const struct setup *saved, const struct run *run) {
-  struct setup *s = own(sizeof *s), *opened = s;
+  struct setup *s = own(sizeof *s);
   uint64_t sizes[64], n = 0, k = draw(run->n_batches), rank, world = run->world;
   insitu_error err = {0};
   insitu_plan plan;
@@ -992,7 +655,7 @@ static void resume(const struct setup *saved, const struct run *run) {
   s->desc.max_inflight = draw(6);
   s->desc.inline_io = chance(50);
   if (s->global % world == 0) {
-    if (chance(50)) opened = leave_open(s);
+    struct setup *opened = leave_open(s, world, chance(50));
     insitu_loader_desc d = desc_of(opened, world, rank);
     insitu_loader *ld = open_loader(opened, &d, 0);
 
@@ -1014,6 +677,7 @@ static void resume(const struct setup *saved, const struct run *run) {
       w.failed = w.ended = false;
       w.batch = k + 1; /* behind the last one comes the end */
       walk_epoch(&w, run->lanes, run->window);
+      check_positions(&w, run);
       if (chance(40)) walk_steps(&w);
       while (walk_step(&w)) {}
       if (!w.failed && chance(30)) {
@@ -1026,6 +690,32 @@ static void resume(const struct setup *saved, const struct run *run) {
   }
 }
 
+/* A sequential epoch of another number of ranks has the same sequence, cut into other parts. */
+static void check_parts(struct setup *s, const struct run *run) {
+  uint64_t world = 1 + draw(MAX_WORLD), rank = draw(world), n = s->split.part[run->part].n;
+  uint64_t q = ceil_div(n, run->lanes);
+  insitu_loader_desc d = desc_of(s, world, rank);
+  insitu_plan plan;
+  struct walk w;
+
+  if (s->global % world) return;
+  insitu_loader *ld = open_loader(s, &d, 0);
+  if (ld && walk_open(&w, s, ld, 0, run->part, run->order, world, rank, run->epoch, &plan)) {
+    uint64_t part = ceil_div(n, world);
+
+    for (uint64_t i = 0; i < part && rank * part + i < n; i++) {
+      uint64_t at = rank * part + i, old = at % q * run->lanes + at / q;
+
+      if (w.e.anchor[i * world + rank] != run->global[old])
+        differ("sequence %d of %d ranks: anchor %s, of %d ranks %s", (int)at, (int)world,
+            number_words(s->space, w.e.anchor[i * world + rank]), (int)run->world,
+            number_words(s->space, run->global[old]));
+    }
+    walk_close(&w);
+  }
+  insitu_loader_close(&loaders[0]);
+}
+
 static bool same_anchors(const struct part *a, const struct part *b) {
   return a->n == b->n && !memcmp(a->anchor, b->anchor, a->n * sizeof *a->anchor);
 }
@@ -1034,7 +724,7 @@ static bool same_anchors(const struct part *a, const struct part *b) {
 static bool move_a_chunk(struct setup *s) {
   static const char *const names[] = {"train", "val", "test"};
   struct text *t = own(sizeof *t);
-  uint64_t ref = s->split.ref, moved = draw(s->split.n_ref);
+  uint64_t ref = reference(s), moved = draw(s->split.n_ref);
   signed char *owner = own(s->samples);
   bool whole = s->kind == SPLIT_DEFAULT || s->kind == SPLIT_FRACTIONS || s->kind == SPLIT_MANIFEST;
 
@@ -1075,6 +765,97 @@ static bool move_a_chunk(struct setup *s) {
   return true;
 }
 
+/* Gives a setup a draw space of its own, which may be changed. */
+static void own_space(struct setup *s) {
+  struct space *space = own(sizeof *space);
+
+  *space = *s->space;
+  s->space = space;
+  s->desc.axes = s->axes;
+  for (int i = 0; i < s->n_views; i++) s->view[i].space = space;
+}
+
+/* Takes the last sample from the list. */
+static void drop_listed(struct setup *s) {
+  const struct space *old = s->space;
+  int64_t index[MAX_AXES] = {0};
+  uint64_t columns = 0, column = 0;
+
+  for (int k = 0; k < old->n; k++) columns += !(old->patches && old->axis[k].patch);
+  const int64_t *row = s->desc.samples + --s->desc.n_samples * columns;
+  for (int k = 0; k < old->n; k++)
+    if (!(old->patches && old->axis[k].patch)) index[k] = row[column++];
+  s->space->sampled = memcpy(own(space_places(old)), old->sampled, space_places(old));
+  s->space->sampled[space_number(old, index)] = false;
+}
+
+/* Another draw space; NULL: there is nothing to change. */
+static const char *change_space(struct setup *s) {
+  int k = (int)draw((uint64_t)s->space->n);
+
+  if (!s->space->listed) return NULL;
+  own_space(s);
+  struct axis *a = &s->space->axis[k];
+  switch (draw(5)) {
+  case 4:
+    if (s->desc.n_samples < 2) return NULL;
+    drop_listed(s);
+    return "a list";
+  case 0:
+    if (!s->space->patches) return NULL;
+    s->desc.patches = ++s->space->patches;
+    return "the number of patches";
+  case 1:
+    s->space->halo++;
+    bool inside = false; /* where all patches may hang over the edges, a halo moves none of them */
+    for (int j = 0; j < s->space->n; j++) {
+      if (s->space->axis[j].patch && !axis_begins_count(s->space, &s->space->axis[j])) return NULL;
+      inside = inside || (s->space->axis[j].patch && !s->space->axis[j].hangs);
+    }
+    if (!inside) return NULL;
+    s->variable[0].halo = s->view[0].v.halo = (uint64_t)s->space->halo;
+    if (s->view[0].v.into) return NULL; /* its shape must be that of others */
+    return "the longest halo";
+  case 2:
+    if (a->patch || k == s->space->along) return NULL;
+    s->axes[k].stride = ++a->stride;
+    return "a stride";
+  default:
+    if (a->patch || k == s->space->along || a->hi - a->lo < 2) return NULL;
+    if (chance(50)) s->axes[k].start = ++a->lo;
+    else s->axes[k].stop = --a->hi;
+    return "the range of an axis";
+  }
+}
+
+/* Another rate of an array that is matched by one; NULL: there is none. */
+static const char *change_rate(struct setup *s) {
+  int i = (int)draw((uint64_t)s->n_views);
+  const struct array *a = s->view[i].array;
+  const struct partners *p = a->partners;
+  struct array *other = own(sizeof *other);
+
+  if (!p || !p->map || p->map == INSITU_BY_COORDINATE) return NULL;
+  int64_t rate = p->rate < 0 ? p->rate - 1 : p->rate > 1 ? p->rate + 1 : 2;
+  *other = *a;
+  other->partners = partners_by_rate(p->anchors, p->indexes, rate, p->map == INSITU_BY_INDEX_FLOOR);
+  for (int k = 0; k < s->n_views; k++) {
+    if (s->view[k].array != a) continue;
+    s->view[k].array = other;
+    s->view[k].v.rate = s->variable[k].rate = rate;
+  }
+  for (int k = 0; k < s->n_views; k++) { /* a reference chunk of another length says it as well */
+    const struct array *b = s->view[k].array;
+    uint64_t size = b->level[array_leaf(b)].size[b->axis];
+
+    if (b->partners && !b->partners->den) return NULL;
+    if (b->partners) size = partners_last(b->partners, size);
+    uint64_t *ref = &s->split.ref[s->space->along];
+    *ref = k ? most(*ref, size) : size;
+  }
+  return s->kind == SPLIT_RANGES || s->kind == SPLIT_DATES ? "a rate" : NULL;
+}
+
 /* A configuration that differs in something that the order or the batches depend on must refuse the
  * state. */
 static void refuse_state(struct setup *s, const struct run *run) {
@@ -1083,13 +864,13 @@ static void refuse_state(struct setup *s, const struct run *run) {
   insitu_plan plan;
   struct walk w;
   const char *what = NULL;
-  uint64_t lanes, window;
+  uint64_t lanes = run->lanes, window;
   insitu_status status;
 
   *other = *s;
-  switch (draw(6)) {
-  case 0:
-    if (run->order == INSITU_SEQUENTIAL) return; /* its order has no seed */
+  switch (draw(9)) {
+  case 0: /* a sequential order has none, but patches are drawn by it */
+    if (run->order == INSITU_SEQUENTIAL && !s->space->patches) return;
     other->desc.seed++;
     if (!s->spread) what = "seed";
     break;
@@ -1106,22 +887,33 @@ static void refuse_state(struct setup *s, const struct run *run) {
   case 4:
     if (move_a_chunk(other)) what = "the split";
     break;
+  case 5: what = change_rate(other); break;
+  case 6:
+  case 7: what = change_space(other); break;
   default: other->desc.split_gap++; what = "split_gap";
   }
   if (!what) return;
   other->desc.variables = other->variable;
-  split_finish(&other->split, other->view, other->n_views, other->desc.split_gap,
-      other->desc.split_spill, other->unit_chunks);
+  cut_split(other);
+  settle(other, run->world);
   bool by_split = !strcmp(what, "the split") || !strcmp(what, "split_gap");
   /* what the other parts have decides nothing */
-  bool same = by_split && same_anchors(&other->split.part[run->part], &s->split.part[run->part]);
+  bool same = same_anchors(&other->split.part[run->part], &s->split.part[run->part]);
+  bool by_axis = !strcmp(what, "a stride") || !strcmp(what, "the range of an axis");
+  if ((by_axis || !strcmp(what, "a list")) && same)
+    return; /* of anchors that are the same the manual says nothing */
+  same = same && by_split;
+  /* with a stride units end at what lies between anchors, too: two splits of the same anchors may
+   * have other units */
+  if (same && s->space->axis[s->space->along].stride > 1) return;
   if (!layout(other, run->part, run->order, run->world, &lanes, &window, &status)) return;
   insitu_loader_desc d = desc_of(other, run->world, 0);
   insitu_loader *ld = open_loader(other, &d, 0);
   if (ld && walk_open(&w, other, ld, 0, run->part, run->order, run->world, 0, 0, &plan)) {
     status = insitu_iter_restore(w.it, &run->after[draw(run->n_batches)], &err);
     if (status != (same ? INSITU_OK : INSITU_E_STATE))
-      differ("a state of another configuration (%s): %s", what, insitu_status_name(status));
+      differ("a state of another configuration (%s): %s %s", what, insitu_status_name(status),
+          err.message);
     walk_close(&w);
   }
   insitu_loader_close(&loaders[0]);
@@ -1134,11 +926,12 @@ static void run_case(struct setup *s) {
 
   run.part = chance(60) ? INSITU_TRAIN : (int32_t)draw(4);
   run.order = chance(run.part == INSITU_TRAIN ? 80 : 40) ? INSITU_SHUFFLED : INSITU_SEQUENTIAL;
-  run.seen = own(s->samples);
+  run.seen = own(space_places(s->space) * 8);
   if (s->refused) {
     open_loader(s, &d, 0);
     return;
   }
+  settle(s, run.world);
   adopt_split(s, &d);
   for (uint64_t r = 0; r < run.world; r++) {
     run_rank(s, &run, r);
@@ -1147,12 +940,13 @@ static void run_case(struct setup *s) {
   if (!whole) return;
   const struct part *p = &s->split.part[run.part];
   uint64_t n = 0, want = run.order == INSITU_SHUFFLED ? p->n / s->global * s->global : p->n;
-  for (uint64_t i = 0; i < p->n; i++) n += run.seen[p->anchor[i]];
+  for (uint64_t i = 0; i < space_places(s->space); i++) n += run.seen[i];
   if (n != want)
     differ("%s: %d of %d anchors came in an epoch, not %d", part_names[run.part], (int)n, (int)p->n,
         (int)want);
   if (chance(50)) resume(s, &run);
   if (chance(25)) refuse_state(s, &run);
+  if (chance(30) && run.order == INSITU_SEQUENTIAL) check_parts(s, &run);
 }
 
 /* ---- running cases ---- */
@@ -1218,6 +1012,7 @@ static void begin(void) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   signal(SIGSEGV, on_signal);
   signal(SIGABRT, on_signal);
+  signal(SIGFPE, on_signal);
 #endif
 }
 
@@ -1230,7 +1025,7 @@ static void end(void) {
 static void test_slice(void **state) {
   (void)state;
   begin();
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
   uint64_t n = SLICE / 4;
 #else
   uint64_t n = getenv("TEST_VALGRIND") ? 20 : SLICE;

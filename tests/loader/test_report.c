@@ -45,6 +45,7 @@ static insitu_loader_desc plain_desc(const char *root, int m) {
       .n_variables = 2,
       .batch_size = 8,
       .block_chunks = 4,
+      .unit_chunks = 1,
       .lanes = 2,
       .seed = 7,
       .io = modes[m].io,
@@ -185,6 +186,7 @@ static void draw(struct drawn *s, const char *root, int m) {
       .inline_io = modes[m].inline_io,
       .split_shuffled = !support_below(3),
       .split_spill = !support_below(3),
+      .assembly = INSITU_SCATTER, /* windows share chunks that are kept */
       .hold_epoch = 1};
   if (!support_below(3)) {
     s->desc.world = 2;
@@ -242,9 +244,10 @@ static void check_rereads(
 
 static void test_rereads(void **state) {
   (void)state;
+  int rounds = support_rounds(40);
   EACH_MODE (m) {
     int exact = 0, some = 0;
-    for (int round = 0; round < 40; round++) {
+    for (int round = 0; round < rounds; round++) {
       struct drawn s;
       const char *root = support_path("rereads");
       draw(&s, root, m);
@@ -257,7 +260,7 @@ static void test_rereads(void **state) {
       insitu_loader_close(&ld);
       support_remove(root);
     }
-    assert_true(exact > 20 && some > 20); /* the draws are worth something */
+    assert_true(exact > rounds / 2 && some > rounds / 2); /* the draws are worth something */
   }
 }
 
@@ -789,7 +792,8 @@ static void test_describe_truncated(void **state) {
   char *whole = malloc(n + 1), *part = malloc(n + 3);
   assert_int_equal(insitu_loader_describe(ld, whole, n + 1), n);
   assert_int_equal(strlen(whole), n);
-  for (uint64_t cap = 0; cap <= n + 2; cap++) {
+  /* every length, but of the middle ones some where that takes long */
+  for (uint64_t cap = 0; cap <= n + 2; cap += support_slow() && cap > 9 && cap + 20 < n ? 7 : 1) {
     memset(part, '#', n + 3);
     assert_int_equal(insitu_loader_describe(ld, part, cap), n);
     uint64_t kept = cap ? insitu__base_min(cap - 1, n) : 0;

@@ -28,16 +28,8 @@ static void make_archive(const char *root) {
   for (int i = 0; i < LAT; i++) lats[i] = (north ? 80 : -80) + (north ? -20 : 20) * i;
   for (int i = 0; i < LON; i++) lons[i] = 22.5 * i;
   int format = 2 + (int)support_below(2);
-  t.format = s.format = format;
-  t.zstd = support_below(2), s.zstd = support_below(2);
-  t.fortran = format == 2 && support_below(2);
-  t.big = support_below(2);
-  for (int d = 0; d < 4; d++) t.chunk[d] = 1 + support_below(t.shape[d]);
-  for (int d = 0; d < 3; d++) s.chunk[d] = 1 + support_below(s.shape[d]);
-  memset(t.shard, 0, sizeof t.shard);
-  bool sharded = format == 3 && support_below(2);
-  for (int d = 0; sharded && d < 4; d++) t.shard[d] = 1 + support_below(3);
-  t.absent = support_below(3) ? 0 : 3;
+  support_layout(&t, format);
+  support_layout(&s, format);
   support_make(root, &t);
   support_make(root, &s);
   const struct support_array coordinates[] = {{.name = "level",
@@ -154,17 +146,11 @@ static double element(const struct support_array *a, const struct shown *shown, 
   return support_expect(a, at);
 }
 
-static void same(const void *data, int32_t dtype, uint64_t k, double want, const char *select) {
-  double got = support_get((const char *)data + k * (uint64_t)(dtype & 0xff) / 8, dtype);
-  if (got != support_as(dtype, want))
-    fail_msg("select '%s': element %d is %g, not %g", select, (int)k, got, want);
-}
-
 /* Batches of a variable that select narrows: each element of each row. */
 static void drawn_batches(void **state) {
   (void)state;
   const char *root = support_path("selected");
-  for (int round = 0; round < 60; round++) {
+  for (int round = 0; round < support_rounds(60); round++) {
     char select[500] = "";
     make_archive(root);
     struct shown is[4] = {{0}, draw("level", LEVEL, levels, select), draw("lat", LAT, lats, select),
@@ -200,7 +186,8 @@ static void drawn_batches(void **state) {
       for (uint64_t row = 0; row < b->rows; row++, rows++)
         for (uint64_t k = 0; k < n_steps * each; k++) {
           is[0] = (struct shown){1, {(int)b->sample_indices[row] + (int)(k / each)}};
-          same(a->data, a->dtype, row * n_steps * each + k, element(&t, is, k % each), select);
+          support_same(
+              a->data, a->dtype, row * n_steps * each + k, element(&t, is, k % each), select);
         }
       insitu_batch_release(&b);
     }
@@ -216,7 +203,7 @@ static void drawn_batches(void **state) {
 static void drawn_reads(void **state) {
   (void)state;
   const char *root = support_path("selected");
-  for (int round = 0; round < 60; round++) {
+  for (int round = 0; round < support_rounds(60); round++) {
     char select[500] = "";
     make_archive(root);
     struct shown is[4] = {draw("time", TIME, NULL, select), draw("level", LEVEL, levels, select),
@@ -234,7 +221,7 @@ static void drawn_reads(void **state) {
       assert_int_equal(shape.shape[i], is[i].n);
       n *= (uint64_t)is[i].n;
     }
-    for (uint64_t k = 0; k < n; k++) same(out, shape.dtype, k, element(&t, is, k), select);
+    for (uint64_t k = 0; k < n; k++) support_same(out, shape.dtype, k, element(&t, is, k), select);
     insitu_loader_close(&ld);
     support_remove(root);
   }
@@ -244,7 +231,7 @@ static void drawn_reads(void **state) {
 static void stacked(void **state) {
   (void)state;
   const char *root = support_path("stacked");
-  for (int round = 0; round < 20; round++) {
+  for (int round = 0; round < support_rounds(20); round++) {
     make_archive(root);
     const int64_t steps[] = {-1, 0};
     insitu_variable v[] = {{.label = "t_in",
@@ -305,13 +292,13 @@ static void stacked(void **state) {
           struct shown plane[3] = {is[0], is[2], is[3]};
           is[1].at[0] = c < 3 ? level[c] : 0;
           double want = c < 3 ? element(&t, is, k % 20) : element(&s, plane, k % 20);
-          same(x->data, x->dtype, (row * 4 + c) * 40 + k, want, "x");
+          support_same(x->data, x->dtype, (row * 4 + c) * 40 + k, want, "x");
         }
     for (uint64_t k = 0; k < b->rows * LAT * LON; k++) {
       struct shown all[4] = {{1, {(int)b->sample_indices[k / (LAT * LON)] + 1}}, {1, {4}},
           {LAT, {0, 1, 2, 3, 4, 5, 6, 7, 8}}, {LON, {0}}};
       for (int i = 0; i < LON; i++) all[3].at[i] = i;
-      same(y->data, y->dtype, k, element(&t, all, k % (LAT * LON)), "y");
+      support_same(y->data, y->dtype, k, element(&t, all, k % (LAT * LON)), "y");
     }
     insitu_batch_release(&b);
     insitu_iter_close(&it);
@@ -347,7 +334,7 @@ static void pairs(void **state) {
     uint64_t c = k / LON % 5;
     struct shown is[4] = {{1, {(int)b->sample_indices[k / (5 * LON)]}}, {1, {at[c][0]}},
         {1, {at[c][1]}}, {1, {(int)(k % LON)}}};
-    same(b->arrays[0].data, b->arrays[0].dtype, k, element(&t, is, 0), "x");
+    support_same(b->arrays[0].data, b->arrays[0].dtype, k, element(&t, is, 0), "x");
   }
   insitu_batch_release(&b);
   char json[20000];
@@ -459,21 +446,7 @@ static void states(void **state) {
         .sample_dim = "time",
         .split = {{.fraction = 1}},
         .batch_size = 4};
-    insitu_loader *ld = open_or_fail(&d);
-    insitu_iter *it = open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API});
-    insitu_error err = {0};
-    insitu_batch *b;
-    if (i && insitu_iter_restore(it, &saved, &err)) fail_msg("%s", err.message);
-    if (!i) {
-      b = next_batch_or_fail(it);
-      saved = b->after;
-      insitu_batch_release(&b);
-    }
-    b = next_batch_or_fail(it);
-    memcpy(next[i], b->sample_indices, sizeof next[i]);
-    insitu_batch_release(&b);
-    insitu_iter_close(&it);
-    insitu_loader_close(&ld);
+    second_batch(&d, &saved, next[i]);
   }
   assert_memory_equal(next[0], next[1], sizeof next[0]);
   support_remove(root);
@@ -556,12 +529,7 @@ static void refused(void **state) {
         .n_variables = 1 + (cases[i].v[1].label != NULL),
         .sample_dim = "time",
         .batch_size = 4};
-    insitu_loader *ld = NULL;
-    insitu_error err = {0};
-    insitu_status status = insitu_loader_open(&d, &ld, &err);
-    if (status != cases[i].status || !strstr(err.message, cases[i].says))
-      fail_msg("%s: '%s', not '%s'", insitu_status_name(status), err.message, cases[i].says);
-    assert_null(ld);
+    refuse_or_fail(&d, cases[i].status, cases[i].says);
   }
   support_remove(root);
 }

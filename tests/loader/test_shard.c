@@ -569,7 +569,7 @@ static void test_random_nests(void **state) {
   (void)state;
   const insitu_variable v = {.label = "x", .path = ""};
   EACH_MODE (m)
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < support_rounds(60); round++) {
       struct nest n;
       const char *root = support_path("nest");
       nest_draw(&n, root);
@@ -873,6 +873,87 @@ static void test_index_evicted(void **state) {
   support_remove(root);
 }
 
+static unsigned descriptors(void) {
+  unsigned n = 0;
+  DIR *d = opendir("/proc/self/fd");
+  assert_non_null(d);
+  while (readdir(d)) n++;
+  closedir(d);
+  return n;
+}
+
+/* Small chunks are read through objects that stay open: those of all shards where the process may
+ * have many descriptors, else a share of these, and few where half of these are used; none once the
+ * loader is closed. */
+static void test_kept_open(void **state) {
+  (void)state;
+  const char *root = support_path("open");
+  enum { ALL, FEW_SLOTS, FEW_DESCRIPTORS, HALF_USED, CASES, DESCRIPTORS = 512 };
+  struct rlimit limit, few = {.rlim_cur = DESCRIPTORS};
+  struct support_array a = {.name = "x",
+      .ndim = 2,
+      .shape = {256, 64},
+      .chunk = {1, 4},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .shard = {1, 64}};
+  support_make(root, &a);
+  assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  few.rlim_max = limit.rlim_max;
+  EACH_MODE (m)
+    for (int kind = ALL; kind < CASES; kind++) {
+      unsigned before = descriptors(), with = 0;
+      insitu_loader_desc d = all_at_once(root, m, 16);
+      d.max_inflight = 16;
+      d.hold_epoch = 1;
+      if (kind == FEW_SLOTS) d.max_inflight = 4;
+      if (kind == FEW_SLOTS) d.memory_budget = 10 << 18;
+      if (kind >= FEW_DESCRIPTORS) assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+      int used[DESCRIPTORS / 2];
+      for (int i = 0; kind == HALF_USED && i < DESCRIPTORS / 2; i++)
+        assert_true((used[i] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
+      assert_true((ld->cache.n_slots < a.shape[0]) == (kind == FEW_SLOTS));
+      for (int epoch = 0; epoch < 3; epoch++) epoch_or_fail(it, &a);
+      insitu_iter_close(&it); /* waits for what is in flight */
+      uint64_t most = ld->cache.n_slots, share = DESCRIPTORS / INSITU__CACHE_FILES_SHARE;
+      if (kind == FEW_DESCRIPTORS) most = insitu__base_min(most, share);
+      if (kind == HALF_USED) most = INSITU__CACHE_FILES_LEAST;
+      assert_true(ld->cache.n_files <= most);
+      if (kind != FEW_SLOTS && !d.inline_io && !ld->source.store.never_now)
+        assert_int_equal(ld->cache.n_files, most);
+      for (uint32_t i = 0; i < ld->cache.n_slots; i++)
+        if (ld->cache.slot[i].array) {
+          assert_int_equal(ld->cache.slot[i].users, 0);
+          with += ld->cache.slot[i].fd >= 0;
+        }
+      assert_int_equal(with, ld->cache.n_files);
+      insitu_loader_close(&ld);
+      for (int i = 0; kind == HALF_USED && i < DESCRIPTORS / 2; i++) close(used[i]);
+      assert_int_equal(descriptors(), before);
+      assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    }
+  support_remove(root);
+}
+
+/* An index is not evicted while a worker reads its shard's object. */
+static void test_held_stays(void **state) {
+  (void)state;
+  static const struct insitu__zarr_array a;
+  struct insitu__cache c;
+  assert_true(insitu__cache_init(&c, 3, 16));
+  for (uint64_t cell = 0; cell < 20; cell++) {
+    struct insitu__cache_slot *slot = insitu__cache_insert(&c, &a, 0, cell);
+    slot->loading = slot->used = false;
+    slot->users = cell == 1;
+  }
+  assert_non_null(insitu__cache_find(&c, &a, 0, 1));
+  assert_null(insitu__cache_find(&c, &a, 0, 2));
+  assert_non_null(insitu__cache_find(&c, &a, 0, 19));
+  insitu__cache_free(&c);
+}
+
 /* Shards of few chunks have short indexes: what stands beside each of them in the cache counts too.
  */
 static void test_cache_memory(void **state) {
@@ -1123,6 +1204,124 @@ static void test_merging(void **state) {
   }
 }
 
+/* Requests of an epoch whose indexes are known and whose objects are open: a worker reads. */
+static uint64_t requests_again(const struct support_array *a, const insitu_loader_desc *d) {
+  insitu_loader *ld = open_or_fail(d);
+  insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
+  insitu_stats before, after;
+  epoch_or_fail(it, a);
+  before = stats_of(ld);
+  epoch_or_fail(it, a);
+  after = stats_of(ld);
+  bool workers = !d->inline_io && !ld->source.store.never_now;
+  assert_int_equal(after.reads, 2 * before.reads);
+  assert_int_equal(after.bytes_decoded, 2 * before.bytes_decoded);
+  assert_int_equal(after.bytes_read, 2 * before.bytes_read);
+  insitu_loader_close(&ld);
+  insitu_iter_close(&it);
+  return workers ? after.requests - before.requests : 0;
+}
+
+/* Neighbours in a bunch are one read of a worker, with what lies between them, but not with longer
+ * gaps; the rows of raw chunks go straight into the batch. */
+static void test_merging_in_a_bunch(void **state) {
+  (void)state;
+  const char *root = support_path("bunch");
+  enum { N = 16, ROWS = 8 };
+  static const struct {
+    uint64_t floats, gap, want;
+    bool zstd;
+  } kinds[] = {{512, 0, 1, false}, {16, 0, 1, false}, {512, 0, 1, true}, {512, 100, 1, false},
+      {512, 100, 1, true}, {512, INSITU__LOADER_GAP, 1, false},
+      {512, INSITU__LOADER_GAP + 1, N, false}, {512, INSITU__LOADER_GAP + 1, N, true}};
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+    struct support_array a = side_by_side(N, ROWS, kinds[k].floats);
+    a.gap = kinds[k].gap;
+    a.zstd = kinds[k].zstd;
+    support_make(root, &a);
+    EACH_MODE (m) {
+      insitu_loader_desc d = all_at_once(root, m, ROWS);
+      uint64_t got = requests_again(&a, &d);
+      if (got && got != kinds[k].want)
+        fail_msg("kind %d: %d requests, not %d", (int)k, (int)got, (int)kinds[k].want);
+    }
+    support_remove(root);
+  }
+}
+
+/* A bunch where one chunk of a run is damaged, or the run reaches past the end of the object: the
+ * error is of that chunk, and the other rows come. */
+static void test_merging_damaged(void **state) {
+  (void)state;
+  const char *root = support_path("bunchbad");
+  enum { N = 16 };
+  struct support_array a = side_by_side(N, 1, 512);
+  for (int cut = 0; cut < 2; cut++) {
+    a.zstd = !cut;
+    support_make(root, &a);
+    EACH_MODE (m) {
+      insitu_loader_desc d = all_at_once(root, m, 1);
+      d.on_bad_chunk = INSITU_FILL;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
+      epoch_or_fail(it, &a);
+      struct file f = load(root, &a, 0, 0, 0);
+      unsigned char *e = entry(&f, N, cut ? N - 1 : 3);
+      if (!cut) memset(f.bytes + insitu__base_load64(e), 0x55, 8);
+      save(&f, cut ? insitu__base_load64(e) + 4 : f.n);
+      insitu_stats before = stats_of(ld);
+      epoch_or_fail(it, NULL);
+      assert_int_equal(stats_of(ld).bad_chunks, 1);
+      assert_int_equal(stats_of(ld).reads - before.reads, N);
+      insitu_iter_close(&it);                 /* waits for what is in flight */
+      assert_int_equal(ld->sched.untried, 0); /* those before the bad one were there */
+      insitu_loader_close(&ld);
+      support_make(root, &a);
+    }
+    support_remove(root);
+  }
+}
+
+/* A shuffled window touches the chunks of its units in any order; those of a unit are one request,
+ * by a worker as by a coroutine. */
+static void test_units_are_read_at_once(void **state) {
+  (void)state;
+  const char *root = support_path("units");
+  enum { SAMPLES = 512, UNIT = 8 };
+  struct support_array a = {.name = "x",
+      .ndim = 2,
+      .shape = {SAMPLES, 512},
+      .chunk = {1, 512},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .shard = {64, 1}};
+  for (int zstd = 0; zstd < 2; zstd++) {
+    a.zstd = zstd;
+    support_make(root, &a);
+    EACH_MODE (m) {
+      insitu_loader_desc d = all_at_once(root, m, 16);
+      d.unit_chunks = UNIT;
+      d.block_chunks = 16 * UNIT;
+      d.assembly = INSITU_SCATTER;
+      d.seed = 3;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = open_iter_or_fail(ld,
+          &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED});
+      for (int epoch = 1; epoch <= 3; epoch++) {
+        epoch_or_fail(it, &a);
+        insitu_stats s = stats_of(ld);
+        assert_int_equal(s.reads, epoch * SAMPLES);
+        /* some units are cut: by the end of a bunch, or where no tile is free */
+        if (s.requests > (uint64_t)epoch * 2 * SAMPLES / UNIT)
+          fail_msg("%d requests in %d epochs", (int)s.requests, epoch);
+      }
+      insitu_loader_close(&ld);
+      insitu_iter_close(&it);
+    }
+    support_remove(root);
+  }
+}
+
 /* Many iovecs: raw rows go straight into batches, one iovec for each. */
 static void test_merging_many_rows(void **state) {
   (void)state;
@@ -1251,6 +1450,7 @@ static void test_sharing(void **state) {
       {.label = "next", .path = "x", .offset = 1, .dtype = INSITU_F64},
       {.label = "twin", .path = "x", .slices = &slice, .n_slices = 1},
       {.label = "steps", .path = "x", .steps = steps, .n_steps = 2}};
+  static const uint64_t most[] = {1, 2, 3, 8, 28};
   for (int kind = 0; kind < 4; kind++) {
     struct support_array a = {.name = "x",
         .ndim = 3,
@@ -1263,8 +1463,8 @@ static void test_sharing(void **state) {
         .big = kind & 2};
     support_make(root, &a);
     EACH_MODE (m)
-      for (uint64_t inflight = 1; inflight <= 32;
-           inflight = inflight < 3 ? inflight + 1 : 4 * inflight - 4) {
+      for (int way = 0; way < 5; way += support_slow() ? 3 : 1) {
+        uint64_t inflight = most[way];
         insitu_loader_desc d = all_at_once(root, m, 8);
         d.variables = v;
         d.n_variables = 4;
@@ -1547,7 +1747,7 @@ static void test_end_anywhere(void **state) {
       support_make(root, &a);
       static const uint64_t inflight[] = {1, 2, 3, 4, 7, 32};
       /* inline: after each single turn of the loop; threaded: at random moments */
-      for (int turns = 0; turns < 66; turns++) {
+      for (int turns = 0; turns < 66; turns += getenv("TEST_VALGRIND") ? 13 : 1) {
         insitu_loader_desc d = all_at_once(root, m, 8);
         d.prefetch_depth = 2;
         d.hold_epoch = 0;
@@ -1592,10 +1792,12 @@ static void test_end_anywhere(void **state) {
 /* ---- nothing is allocated once the rings are full ---- */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #include "allocations.h"
+#include <dirent.h>
 
 /* Inner chunks read by themselves, and shards decoded whole. */
 static void test_no_allocation(void **state) {
   (void)state;
+  if (getenv("TEST_VALGRIND")) skip(); /* a plain run counts the same */
   const char *root = support_path("allocation");
   const insitu_variable v[] = {
       {.label = "x"}, {.label = "next", .path = "x", .offset = 1, .dtype = INSITU_F64}};
@@ -1645,7 +1847,7 @@ static void place_slowly(
 static void test_place(void **state) {
   static const uint32_t items[] = {1, 2, 3, 4, 8, 16};
   (void)state;
-  for (int round = 0; round < 4000; round++) {
+  for (int round = 0; round < support_rounds(4000); round++) {
     struct insitu__codec_shard shard = {
         .ndim = (unsigned)support_below(5), .item = items[support_below(6)]};
     unsigned char wide[16 * 5];
@@ -1700,10 +1902,15 @@ int main(void) {
     cmocka_unit_test(test_whole_absent),
     cmocka_unit_test(test_index_once),
     cmocka_unit_test(test_index_evicted),
+    cmocka_unit_test(test_kept_open),
+    cmocka_unit_test(test_held_stays),
     cmocka_unit_test(test_cache_memory),
     cmocka_unit_test(test_memory),
     cmocka_unit_test(test_index_damaged),
     cmocka_unit_test(test_merging),
+    cmocka_unit_test(test_merging_in_a_bunch),
+    cmocka_unit_test(test_merging_damaged),
+    cmocka_unit_test(test_units_are_read_at_once),
     cmocka_unit_test(test_merging_many_rows),
     cmocka_unit_test(test_merging_any_order),
     cmocka_unit_test(test_overlapping),

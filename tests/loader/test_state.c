@@ -178,7 +178,7 @@ static void adopts(void **state) {
           if (!support_below(4)) d.unit_chunks = r->unit_chunks;
           if (!support_below(4)) d.block_chunks = r->block_chunks;
           /* its default may not suit the world */
-          if (d.unit_chunks || !support_below(4)) d.lanes = r->lanes;
+          if (world > 1 || d.unit_chunks || !support_below(4)) d.lanes = r->layout_lanes;
           insitu_loader *ld = open_or_fail(&d);
           insitu_iter *it = open_iter_or_fail(ld, &train);
           insitu_batch *held[2] = {NULL}, *b;
@@ -453,11 +453,13 @@ static void given(void **state) {
       insitu_loader_close(&ld);
     }
   /* lanes that this world cannot share */
-  struct run single = {.unit_chunks = 2, .block_chunks = 6, .lanes = 1};
+  struct run single = {.unit_chunks = 1, .block_chunks = 6, .lanes = 1};
   insitu_loader_desc d = desc_of(root, any_mode());
   record(&single, d, INSITU_TRAIN);
   d.world = 2;
   d.batch_size = ROWS / 2;
+  d.unit_chunks = 1;
+  d.block_chunks = 64; /* a default of two lanes or more */
   insitu_loader *ld = open_or_fail(&d);
   insitu_iter *it = open_iter_or_fail(ld, &train);
   refused(it, &single.after[0][0], INSITU_E_STATE, "1 lanes", "a world of 2");
@@ -777,11 +779,31 @@ static void several_axes(void **state) {
   support_remove(root);
 }
 
+/* An iterator must be opened before it is restored: the message tells that lanes may be a
+ * state's. */
+static void default_lanes(void **state) {
+  (void)state;
+  const char *root = support_path("lanes");
+  support_make(root, &x);
+  insitu_loader_desc d = desc_of(root, any_mode());
+  d.batch_size = 1, d.world = ROWS, d.lanes = 0, d.unit_chunks = 40;
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it = NULL;
+  insitu_error err;
+  assert_int_equal(insitu_iter_open(ld, &train, &it, &err), INSITU_E_ARG);
+  assert_non_null(strstr(err.message, "1 lanes, the default, cannot be shared by a world of 8; set "
+                                      "lanes to 8 on every rank"));
+  assert_non_null(strstr(err.message, "or to resume a run, to the lanes that it had"));
+  insitu_loader_close(&ld);
+  support_remove(root);
+}
+
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(adopts), cmocka_unit_test(again_and_again),
       cmocka_unit_test(gives_back), cmocka_unit_test(beside_others), cmocka_unit_test(given),
       cmocka_unit_test(in_order), cmocka_unit_test(budget), cmocka_unit_test(grown),
-      cmocka_unit_test(other_parts), cmocka_unit_test(several_axes)};
+      cmocka_unit_test(other_parts), cmocka_unit_test(several_axes),
+      cmocka_unit_test(default_lanes)};
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

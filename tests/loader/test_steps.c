@@ -168,7 +168,7 @@ static uint64_t epoch(insitu_iter *it, const uint64_t shown[OUTPUTS]) {
 /* Any numbers of steps, drawn anew for each epoch, with all that may run beside. */
 static void drawn(void **state) {
   (void)state;
-  for (int round = 0; round < 24; round++) {
+  for (int round = 0; round < support_rounds(24); round++) {
     const char *root = make_archive("drawn", false);
     int m = any_mode();
     insitu_loader *ld = open_loader(root, (insitu_loader_desc){.io = modes[m].io,
@@ -483,7 +483,7 @@ static void refused(void **state) {
     refuse(it, "temperature", 1, INSITU_E_NOTFOUND, "insitu_loader_array");
     refuse(it, "t_out", 1, INSITU_E_NOTFOUND, "a part of output y; name that");
     refuse(it, "now", 1, INSITU_E_ARG, "variable now has no steps");
-    refuse(it, "orog", 1, INSITU_E_ARG, "variable orog has no steps");
+    refuse(it, "orog", 1, INSITU_E_ARG, "output orog: it is fixed, and has neither");
     refuse(it, "y", 0, INSITU_E_ARG, "give 1 to 5");
     refuse(it, "y", 6, INSITU_E_ARG, "6 of its 5 steps");
     refuse(it, "y", UINT64_MAX, INSITU_E_ARG, "give 1 to 5");
@@ -584,7 +584,8 @@ static void long_chunks(void **state) {
   static int64_t steps[STEPS];
   for (int i = 0; i < STEPS; i++)
     steps[i] = i < 100 ? 2 * i : (int64_t)support_below(1000) * (i % 3 + 1);
-  pieces(root, steps, STEPS, (const uint64_t[]){1, STEPS, 2, 99, 300, 399, 250, 31, 0});
+  if (support_slow()) pieces(root, steps, STEPS, (const uint64_t[]){1, STEPS, 99, 0});
+  else pieces(root, steps, STEPS, (const uint64_t[]){1, STEPS, 2, 99, 300, 399, 250, 31, 0});
   /* far apart: lists of all three are shorter than one of a whole chunk would be */
   pieces(root, (const int64_t[]){0, 9000, 18000}, 3, (const uint64_t[]){1, 3, 2, 1, 0});
   support_remove(root);

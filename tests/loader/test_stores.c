@@ -87,8 +87,12 @@ static void test_every_array(void **state) {
   while (expect_next(index, &e)) {
     size_t bytes;
     unsigned char *want = expect_array(&e, &bytes);
-    for (int axis = 0; axis < (e.ndim ? e.ndim : 1); axis++)
+    int axes = e.ndim ? e.ndim : 1;
+    /* every axis of every array in a plain run, else one of each */
+    for (int axis = support_slow() ? arrays % axes : 0; axis < axes; axis++) {
       read_along(&e, axis, arrays % 3, want, bytes);
+      if (support_slow()) break;
+    }
     free(want);
     arrays++;
   }

@@ -342,7 +342,7 @@ static void test_faulty(void **state) {
   (void)state;
   const char *n = getenv("FAULTY_N"), *seed = getenv("FAULTY_SEED"), *only = getenv("FAULTY_ONLY");
   unsigned first = only ? (unsigned)atoi(only) : 0,
-           last = only ? first : (n ? (unsigned)atoi(n) : 300u) - 1;
+           last = only ? first : (unsigned)(n ? atoi(n) : support_rounds(300)) - 1;
   for (unsigned i = first; i <= last; i++) faulty_case(seed ? (unsigned)atoi(seed) : 1, i);
   print_message("%d cases: %d reads right, %d told as changed, %d failed\n", (int)faulty_sum.cases,
       (int)faulty_sum.right, (int)faulty_sum.changed, (int)faulty_sum.failed);

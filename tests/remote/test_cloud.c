@@ -909,9 +909,11 @@ static void holds(const struct asked *a, const struct way *w, int n) {
 }
 #ifdef INSITU_WITH_OPENSSL
 #include <openssl/rsa.h>
-static void write_service_account(void) { /* with a key of its own */
+static void write_service_account(void) {
   struct insitu__text_buffer b = {.secret = true};
-  EVP_PKEY *key = EVP_RSA_gen(2048);
+  static EVP_PKEY *key; /* one for all tests: it takes seconds under Valgrind */
+  if (!key) key = EVP_RSA_gen(2048);
+  assert_non_null(key);
   BIO *out = BIO_new(BIO_s_mem());
   char *pem;
   assert_int_equal(PEM_write_bio_PrivateKey(out, key, NULL, NULL, 0, NULL, NULL), 1);
@@ -926,7 +928,6 @@ static void write_service_account(void) { /* with a key of its own */
   support_write(support_path("service.json"), b.text, b.n);
   insitu__text_buffer_free(&b);
   BIO_free(out);
-  EVP_PKEY_free(key);
 }
 #endif
 static void start(void) {

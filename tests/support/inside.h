@@ -29,6 +29,7 @@ static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
   for (bool full = false; !full;) {
     uint64_t last = insitu__pass_limit(it) - 1;
     pthread_mutex_lock(&it->lock);
+    if (it->kept && last >= it->shared.next + it->n_ring) last = it->shared.next + it->n_ring - 1;
     full = it->shared.assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
     pthread_mutex_unlock(&it->lock);
     if (ld->config.inline_io) insitu__reactor_run(&ld->reactor, 1000000);

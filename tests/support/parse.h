@@ -1,5 +1,5 @@
 /* An array's metadata from their texts, for tests that compile part B: the loader reads them from a
- * store, see insitu__group_array_v2_await. */
+ * store, see insitu__group_array_await. */
 
 /* The texts of .zarray and .zattrs (NULL: none). a is zeroed on error. */
 __attribute__((unused)) static insitu_status parse_v2(struct insitu__zarr_array *a,

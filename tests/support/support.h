@@ -33,6 +33,30 @@ static inline uint64_t support_random(void) { /* splitmix64 */
 static inline uint64_t support_below(uint64_t n) {
   return support_random() % n;
 }
+static inline void support_shuffle(int *list, int n) {
+  for (int i = n; i-- > 1;) {
+    int j = (int)support_below((uint64_t)i + 1), other = list[i];
+    list[i] = list[j];
+    list[j] = other;
+  }
+}
+
+/* ---- rounds ---- */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SUPPORT_SANITIZED 1
+#else
+#define SUPPORT_SANITIZED 0
+#endif
+/* Whether code runs many times as slowly as in a plain run: under Valgrind or a sanitizer. */
+static inline bool support_slow(void) {
+  return SUPPORT_SANITIZED || getenv("TEST_VALGRIND");
+}
+/* How many of the N rounds of a plain run a test makes here. At least one. */
+static inline int support_rounds(int n) {
+  int part = SUPPORT_SANITIZED ? 4 : 1;
+  if (getenv("TEST_VALGRIND")) part = 10;
+  return n > part ? n / part : 1;
+}
 
 /* ---- numbers ---- */
 static inline uint64_t support_ceil_div(uint64_t a, uint64_t b) {
@@ -366,6 +390,20 @@ static inline void support_make(const char *root, const struct support_array *a)
     free(object);
   }
 }
+/* Draws how an array of this shape is stored: chunks and, of format 3, shards; order, bytes,
+ * compression; and whether chunks are absent. */
+static inline void support_layout(struct support_array *a, int format) {
+  a->format = format;
+  a->zstd = support_below(2);
+  a->big = support_below(2);
+  a->fortran = support_below(2);
+  a->absent = support_below(3) ? 0 : 3;
+  bool sharded = format == 3 && support_below(2);
+  for (int d = 0; d < a->ndim; d++) {
+    a->chunk[d] = 1 + support_below(a->shape[d]);
+    a->shard[d] = sharded ? 1 + support_below(3) : 0;
+  }
+}
 /* What the array shows at an index of its shape, absent chunks included (their fill is 0). */
 static inline double support_expect(const struct support_array *a, const uint64_t *at) {
   uint64_t flat = 0, number = 0;
@@ -384,6 +422,16 @@ static inline insitu_loader *open_or_fail(const insitu_loader_desc *d) {
     fail_msg("%s: %s", insitu_status_name(err.status), err.message);
   return ld;
 }
+/* Open refuses the desc with this status, and with these words in its message. */
+static inline void refuse_or_fail(
+    const insitu_loader_desc *d, insitu_status want, const char *says) {
+  insitu_error err = {0};
+  insitu_loader *ld = NULL;
+  insitu_status status = insitu_loader_open(d, &ld, &err);
+  if (status != want || !strstr(err.message, says))
+    fail_msg("%s: '%s', not '%s'", insitu_status_name(status), err.message, says);
+  assert_null(ld);
+}
 static inline insitu_iter *open_iter_or_fail(insitu_loader *ld, const insitu_iter_desc *d) {
   insitu_error err = {0};
   insitu_iter *it = NULL;
@@ -399,7 +447,36 @@ static inline insitu_batch *next_batch_or_fail(insitu_iter *it) {
   return b;
 }
 
+/* The indexes of the second batch of train. *first is the state behind the first batch: where it is
+ * empty it is filled, else the pass begins there. */
+static inline void second_batch(const insitu_loader_desc *d, insitu_state *first, int64_t *to) {
+  static const insitu_state none;
+  insitu_error err = {0};
+  insitu_loader *ld = open_or_fail(d);
+  insitu_iter *it = open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API});
+  insitu_batch *b;
+  if (!memcmp(first, &none, sizeof none)) {
+    b = next_batch_or_fail(it);
+    *first = b->after;
+    insitu_batch_release(&b);
+  } else if (insitu_iter_restore(it, first, &err)) {
+    fail_msg("%s", err.message);
+  }
+  b = next_batch_or_fail(it);
+  memcpy(to, b->sample_indices, b->rows * sizeof *to);
+  insitu_batch_release(&b);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+}
+
 /* ---- checks ---- */
+/* Element k of what lies at data; of says in a message what it is of. */
+static inline void support_same(
+    const void *data, int32_t dtype, uint64_t k, double want, const char *of) {
+  double got = support_get((const char *)data + k * (uint64_t)(dtype & 0xff) / 8, dtype);
+  if (got != support_as(dtype, want))
+    fail_msg("%s: element %d is %g, not %g", of, (int)k, got, want);
+}
 /* Every element of one output of a batch. axis: the sample axis of a. */
 static inline void support_check_array(const insitu_batch *b, uint64_t i, const insitu_variable *v,
     const struct support_array *a, int axis) {

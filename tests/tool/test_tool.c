@@ -31,7 +31,7 @@ static uint64_t number(int object, const char *key) {
   return value;
 }
 static double real(int object, const char *key) {
-  double value;
+  double value = 0;
   if (!insitu__text_json_double(&doc, at(object, key), &value))
     fail_msg("'%s' is no number in:\n%s", key, run_out);
   return value;
@@ -463,6 +463,28 @@ static void test_info_suggests_what_opens(void **state) {
     if (!whole) assert_has(run_out, "whole samples of all variables do not fit the memory");
   }
 }
+/* Runs each command line that info prints of an archive; how many there are. *all: the
+ * lines, for the caller to free. */
+static int run_info_commands(const char *archive, char **all) {
+  int lines = 0;
+  run_tool("info %s --short --no-size", archive);
+  char *printed = run_out, *next;
+  run_out = NULL;
+  size_t n = 0;
+  *all = calloc(1, strlen(printed) + 2);
+  for (char *line = printed; line; line = next) {
+    next = strchr(line, '\n');
+    while (next && next > line && next[-1] == '\\') /* such a line goes on */
+      next = strchr(next + 1, '\n');
+    if (next) *next++ = 0;
+    if (strncmp(line, "  insitu ", 9) || strchr(line, '{')) continue;
+    if (run_tool("%s", line + 9)) fail_msg("%s: %s", line, run_err);
+    n += (size_t)sprintf(*all + n, "%s\n", line);
+    lines++;
+  }
+  free(printed);
+  return lines;
+}
 /* Each command line that info prints works as it stands. */
 static void test_info_commands(void **state) {
   static const char *const archives[] = {"examples/data/winds.zarr",
@@ -473,20 +495,10 @@ static void test_info_commands(void **state) {
   int lines = 0, selecting = 0;
   (void)state;
   for (size_t k = 0; k < sizeof archives / sizeof *archives; k++) {
-    run_tool("info %s --short --no-size", archives[k]);
-    char *printed = run_out, *next;
-    run_out = NULL;
-    for (char *line = printed; line; line = next) {
-      next = line;
-      do next = strchr(next + 1, '\n'); /* a line that ends in a backslash goes on */
-      while (next && next[-1] == '\\');
-      if (next) *next++ = 0;
-      if (strncmp(line, "  insitu ", 9) || strchr(line, '{')) continue;
-      if (run_tool("%s", line + 9)) fail_msg("%s: %s", line, run_err);
-      selecting += strstr(line, " --select ") != NULL;
-      lines++;
-    }
-    free(printed);
+    char *all;
+    lines += run_info_commands(archives[k], &all);
+    selecting += strstr(all, " --select ") != NULL;
+    free(all);
   }
   assert_true(lines >= 9 && selecting >= 1);
   /* names that a shell or an option would take apart are in no line */
@@ -497,6 +509,103 @@ static void test_info_commands(void **state) {
   assert_int_equal(run_tool("info %s --short", root), 0);
   assert_has(run_out, "{.label = \"a b\"}");
   assert_null(strstr(run_out, "insitu plan"));
+}
+static void make_axis(const char *root, const char *name, uint64_t n, const double *values,
+    const char *dims, const char *attributes) {
+  support_make(root, &(struct support_array){.name = name,
+                         .ndim = 1,
+                         .shape = {n},
+                         .chunk = {n},
+                         .dtype = INSITU_F64,
+                         .format = 2,
+                         .values = values,
+                         .dims = dims,
+                         .attributes = attributes});
+}
+/* An array without samples is fixed, an axis is cut by the values of its coordinate. */
+static void test_info_fixed(void **state) {
+  (void)state;
+  char root[512], *lines;
+  snprintf(root, sizeof root, "%s", support_path("weather"));
+  static const double lat[] = {60, 50, 40, 30, 20}, lon[] = {0, 90, 180, 270},
+                      level[] = {1000, 850, 200};
+  double hours[40];
+  for (int i = 0; i < 40; i++) hours[i] = 6 * i;
+  struct support_array t = {"t", 4, {40, 3, 5, 4}, {4, 1, 5, 2}, INSITU_F32, 2,
+                           .dims = "[\"time\",\"level\",\"lat\",\"lon\"]"},
+                       height = {"height", 2, {5, 4}, {5, 4}, INSITU_F32, 2,
+                           .dims = "[\"lat\",\"lon\"]"},
+                       other = {
+                           "other", 2, {5, 7}, {5, 7}, INSITU_F32, 2, .dims = "[\"lat\",\"band\"]"};
+  support_make(root, &t);
+  support_make(root, &height);
+  support_make(root, &other); /* no sample has its bands: it is of another kind */
+  make_axis(root, "lat", 5, lat, "[\"lat\"]", NULL);
+  make_axis(root, "lon", 4, lon, "[\"lon\"]", "\"units\":\"degrees_east\"");
+  make_axis(root, "level", 3, level, "[\"level\"]", NULL);
+  make_axis(root, "time", 40, hours, "[\"time\"]", "\"units\":\"hours since 2000-01-01\"");
+  assert_int_equal(run_info_commands(root, &lines), 3);
+  assert_has(lines, " --var t --fixed height ");
+  assert_has(lines, "--select 'level=1000,200;lat=60..40;lon=0..90'");
+  assert_null(strstr(lines, "--axes"));
+  free(lines);
+  assert_int_equal(run_tool("info %s --short", root), 0);
+  assert_has(run_out, "{.label = \"height\", .fixed = 1},");
+  assert_has(run_out, "    height (lat, lon)  80 B\n");
+  assert_int_equal(run_tool("info %s --json", root), 0);
+  parse();
+  int s = at(0, "suggestion"), fixed = at(s, "fixed");
+  assert_int_equal(insitu__text_json_size(&doc, at(s, "variables")), 1);
+  assert_int_equal(insitu__text_json_size(&doc, fixed), 1);
+  assert_int_equal(insitu__text_json_size(&doc, at(0, "sample_axes")), 2); /* time, and of other */
+}
+/* Forecasts by init and lead, and members. */
+static void test_info_axes(void **state) {
+  (void)state;
+  char root[512], *lines;
+  snprintf(root, sizeof root, "%s", support_path("hindcast"));
+  struct support_array t = {"t", 4, {30, 6, 5, 4}, {4, 3, 5, 4}, INSITU_F32, 3,
+                           .dims = "[\"init\",\"lead\",\"number\",\"x\"]"},
+                       u = t;
+  u.name = "u";
+  support_make(root, &t);
+  support_make(root, &u);
+  assert_int_equal(run_info_commands(root, &lines), 4);
+  assert_has(lines, "--var t,u --axes init,lead,number ");
+  free(lines);
+}
+/* Of an image the full size, with its mask; planes are samples, colors are not, and patches of
+ * planes are. */
+static void test_info_masks(void **state) {
+  (void)state;
+  static const char axes[] = "{\"multiscales\":[{\"axes\":[%s\"z\",\"y\",\"x\"],\"datasets\":["
+                             "{\"path\":\"0\"}%s]}]}";
+  char root[512], path[700], text[400], *lines;
+  snprintf(root, sizeof root, "%s", support_path("cells"));
+  struct support_array full = {"0", 4, {2, 12, 40, 40}, {1, 1, 20, 20}, INSITU_I16, 2, .big = true},
+                       half = full,
+                       mask = {"labels/nuclei/0", 3, {12, 40, 40}, {3, 40, 40}, INSITU_U8, 2,
+                           .zstd = true};
+  half.name = "1";
+  half.shape[2] = half.shape[3] = 20;
+  support_make(root, &full);
+  support_make(root, &half);
+  support_make(root, &mask);
+  snprintf(path, sizeof path, "%s/.zattrs", root);
+  snprintf(text, sizeof text, axes, "\"c\",", ",{\"path\":\"1\"}");
+  support_write(path, text, strlen(text));
+  snprintf(path, sizeof path, "%s/labels/.zgroup", root);
+  support_write(path, "{\"zarr_format\":2}", 17);
+  snprintf(path, sizeof path, "%s/labels/nuclei/.zgroup", root);
+  support_write(path, "{\"zarr_format\":2}", 17);
+  snprintf(path, sizeof path, "%s/labels/nuclei/.zattrs", root);
+  snprintf(text, sizeof text, axes, "", "");
+  support_write(path, text, strlen(text));
+  assert_int_equal(run_info_commands(root, &lines), 4);
+  assert_has(lines, "--var image=0,nuclei=labels/nuclei/0 --sample-dim z ");
+  assert_has(lines, "--axes z,y/16,x/16 ");
+  assert_null(strstr(lines, "=1,"));
+  free(lines);
 }
 static void test_info_images(void **state) {
   (void)state;
@@ -781,6 +890,9 @@ int main(void) {
       cmocka_unit_test(test_order),
       cmocka_unit_test(test_info_winds),
       cmocka_unit_test(test_info_suggestion),
+      cmocka_unit_test(test_info_fixed),
+      cmocka_unit_test(test_info_axes),
+      cmocka_unit_test(test_info_masks),
       cmocka_unit_test(test_info_units),
       cmocka_unit_test(test_info_text),
       cmocka_unit_test(test_info_stores),

@@ -287,7 +287,8 @@ static void test_plan(void **state) {
 static void test_plan_hints(void **state) {
   (void)state;
   const char *dir = archive();
-  assert_int_equal(run_tool("plan %s --var x=t,y=t@1 --batch-size 8 --split train", dir), 0);
+  assert_int_equal(
+      run_tool("plan %s --var x=t,y=t@4 --unit-chunks 1 --batch-size 8 --split train", dir), 0);
   assert_has(run_out, "unit_chunks ");
   assert_has(run_out, "because windows reach beyond their chunks");
   assert_int_equal(
@@ -416,7 +417,7 @@ static void test_config(void **state) {
  * same. */
 static void test_axes(void **state) {
   (void)state;
-  char dir[600], text[1000], *first;
+  char dir[600], text[2000], *first;
   struct support_array t = {.name = "t",
       .ndim = 3,
       .shape = {12, 6, 4},
@@ -469,6 +470,70 @@ static void test_axes(void **state) {
       fail_msg("--axes %s: not refused", wrong[i]);
     assert_has(run_err, "NAME[START:STOP:STRIDE]");
   }
+  /* a single image */
+  assert_int_equal(run_tool("plan %s --axes init/2,lead/3,x/4 --batch-size 2", dir), 0);
+  assert_has(run_out, "axes: 12 patches\n");
+  assert_has(run_out, "split val: all axes have a patch");
+
+  /* lists: a file, and both kinds in a configuration */
+  const char *list = support_path("list");
+  static const char pairs[] = "# init, lead\n3 2\n\n 2,4\t# late\n11 , 5";
+  support_write(list, pairs, strlen(pairs));
+  assert_int_equal(
+      run_tool("plan %s --axes init,lead --list %s --fractions 1 --batch-size 2 --json", dir, list),
+      0);
+  assert_has(run_out, "\"axes\": \"init 12 x lead 6, 3 listed\"");
+  parse();
+  assert_int_equal(number(get(get(get(0, "splits"), "all"), "dropped"), "list"), 12 * 6 - 3);
+  first = strdup(run_out);
+  for (int i = 0; i < 2; i++) {
+    char quoted[620];
+    snprintf(quoted, sizeof quoted, "\"%s\"", list);
+    snprintf(text, sizeof text,
+        "{\"url\": \"%s\", \"axes\": [\"init\", \"lead\"], \"samples\": %s, \"split\": [1], "
+        "\"batch_size\": 2}",
+        dir, i ? quoted : "[[2, 4], [3, 2], [11, 5]]");
+    support_write(support_path("axes.json"), text, strlen(text));
+    assert_int_equal(run_tool("plan -c %s --json", support_path("axes.json")), 0);
+    assert_string_equal(run_out, first);
+  }
+  free(first);
+  static const struct {
+    const char *list, *message;
+  } lists[] = {{"1 2\n3\n", "line 2: a sample is longer or shorter"}, {"1 x", "not all whole"},
+      {"# none\n", "no sample is listed"}, {"1\n2\n", "a sample has 1 numbers; give 2"}};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    support_write(list, lists[i].list, strlen(lists[i].list));
+    assert_int_equal(run_tool("plan %s --axes init,lead --list %s", dir, list), 2);
+    assert_has(run_err, lists[i].message);
+  }
+  for (int i = 0; i < 2; i++) {
+    snprintf(text, sizeof text, "{\"url\": \"%s\", \"samples\": %s}", dir, i ? "[[1], 2.5]" : "7");
+    support_write(support_path("axes.json"), text, strlen(text));
+    assert_int_equal(run_tool("plan -c %s", support_path("axes.json")), 2);
+    assert_has(run_err, i ? "each must be a whole number" : "a list of samples, or the name");
+  }
+
+  /* Patches that hang over the edges: 3 along init, 1 along x. */
+  assert_int_equal(run_tool("plan %s --axes lead,init/5:fill,x/3:fill[1:] --json", dir), 0);
+  parse();
+  assert_int_equal(number(get(get(0, "splits"), "all"), "samples"), 6 * 3 * 1);
+  first = strdup(run_out);
+  snprintf(text, sizeof text,
+      "{\"url\": \"%s\", \"axes\": [\"lead\", "
+      "{\"dim\": \"init\", \"patch\": 5, \"edge\": \"fill\"}, "
+      "{\"dim\": \"x\", \"patch\": 3, \"edge\": \"fill\", \"start\": 1}]}",
+      dir);
+  support_write(support_path("axes.json"), text, strlen(text));
+  assert_int_equal(run_tool("plan -c %s --json", support_path("axes.json")), 0);
+  assert_string_equal(run_out, first);
+  free(first);
+  static const char *const wrong_patch[] = {"x/3:", "x/3:fil", "x/3:filled", "x/:fill", "x/3fill"};
+  for (size_t i = 0; i < sizeof wrong_patch / sizeof *wrong_patch; i++) {
+    if (run_tool("plan %s --axes 'lead,%s'", dir, wrong_patch[i]) != 2)
+      fail_msg("--axes %s: not refused", wrong_patch[i]);
+    assert_has(run_err, "NAME/PATCH:fill");
+  }
   assert_int_equal(run_tool("plan %s --axes init,layd", dir), 1);
   assert_has(run_err, "no array has all of the axes; dimensions: init, lead, x");
   assert_int_equal(run_tool("plan %s --axes init,lead --sample-dim init", dir), 1);
@@ -497,6 +562,8 @@ static void test_config_wrong(void **state) {
           "unknown key \"strde\" of an axis; did you mean \"stride\"?", 2},
       {"{\"axes\": [{\"dim\": \"t\", \"stop\": \"x\"}]}", "a whole number is needed", 2},
       {"{\"axes\": [{\"dim\": 3}]}", "a string is needed", 2},
+      {"{\"axes\": [{\"dim\": \"t\", \"edge\": \"filled\"}]}", "\"inside\" or \"fill\" is needed",
+          2},
       {"{\"batch_size\": \"many\"}", "'many' does not fit; give a whole number", 2},
       {"{\"batch_size\": [3]}", "a number, word or string", 2},
       {"{\"io\": \"aio\"}", "give uring, epoll or auto", 2},

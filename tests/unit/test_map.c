@@ -62,8 +62,9 @@ static void check(const struct insitu__map *m, const struct truth *t) {
   uint64_t group = 1 + support_below((uint64_t)t->anchors), rows = 1 + support_below(20);
   assert_true(insitu__map_touched(m, group, rows) >= touched(t, (int64_t)group, (int64_t)rows));
   assert_true(insitu__map_touched(m, group, rows) <= group);
-  uint64_t lasts = insitu__map_rows(m, rows);
-  assert_true(lasts >= 1 && lasts <= (uint64_t)(t->anchors ? t->anchors : 1));
+  uint64_t lasts = rows;
+  if (m->den) lasts = rows * (uint64_t)m->den / (uint64_t)m->num;
+  assert_int_equal(insitu__map_rows(m, rows), lasts ? lasts : 1);
 
   /* pieces are as long as they can be: no two neighbours without partners could be one */
   for (uint64_t i = 1; i < INSITU__ARRAY_LEN(m->pieces); i++)
@@ -100,9 +101,9 @@ static void joins(void **state) {
     }
     for (int i = 0; i < MOST; i++) x[i] *= fall, real[i] = (double)(y[i] *= fall);
     bool reals = support_below(2);
-    struct insitu__map_values anchors = {x, (uint64_t)t.anchors, INSITU__MAP_SIGNED},
+    struct insitu__map_values anchors = {x, (uint64_t)t.anchors, INSITU_I64},
                               indexes = {reals ? (void *)real : (void *)y, (uint64_t)t.indexes,
-                                  reals ? INSITU__MAP_REAL : INSITU__MAP_SIGNED};
+                                  reals ? INSITU_F64 : INSITU_I64};
     struct insitu__map m;
     int slope[2];
     assert_int_equal(insitu__map_slope(&anchors, &slope[0], NULL), INSITU_OK);
@@ -113,6 +114,13 @@ static void joins(void **state) {
     check(&m, &t);
     bool same = t.anchors == t.indexes && !memcmp(x, y, (size_t)t.anchors * sizeof *x);
     assert_int_equal(insitu__map_is_identity(&m, (uint64_t)t.indexes), same);
+
+    /* what was known of a begin of both is known still */
+    struct insitu__map begin;
+    anchors.n = 1 + support_below(anchors.n), indexes.n = 1 + support_below(indexes.n);
+    assert_int_equal(insitu__map_join(&anchors, &indexes, fall < 0, &begin, NULL), INSITU_OK);
+    if (begin.den) assert_true(begin.den == m.den && begin.num == m.num);
+    insitu__map_free(&begin);
     insitu__map_free(&m);
   }
 }
@@ -145,8 +153,7 @@ static void rates(void **state) {
 static void pieces(void **state) {
   (void)state;
   static int64_t x[40000], y[40000];
-  struct insitu__map_values anchors = {x, 10000, INSITU__MAP_SIGNED},
-                            indexes = {y, 40000, INSITU__MAP_SIGNED};
+  struct insitu__map_values anchors = {x, 10000, INSITU_I64}, indexes = {y, 40000, INSITU_I64};
   struct insitu__map m;
   for (int64_t i = 0; i < 40000; i++) x[i] = 6 * i, y[i] = i - 5;
   assert_int_equal(insitu__map_join(&anchors, &indexes, false, &m, NULL), INSITU_OK);
@@ -163,8 +170,25 @@ static void pieces(void **state) {
   assert_int_equal(insitu__map_rows(&m, 4), 24);
   insitu__map_free(&m);
 
+  /* two partners in a row may be a chance, and later pieces do not count, however long */
+  const int64_t some[] = {0, 7, 8, 10, 12, 100, 101, 102, 103, 104};
+  indexes = (struct insitu__map_values){some, 10, INSITU_I64};
+  for (int64_t i = 0; i < 200; i++) y[i] = i;
+  anchors = (struct insitu__map_values){y, 200, INSITU_I64};
+  assert_int_equal(insitu__map_join(&anchors, &indexes, false, &m, NULL), INSITU_OK);
+  assert_int_equal(m.den, 2);
+  assert_int_equal(insitu__map_rows(&m, 1000), 2000); /* more than there are */
+  insitu__map_free(&m);
+  indexes.n = 3;
+  assert_int_equal(insitu__map_join(&anchors, &indexes, false, &m, NULL), INSITU_OK);
+  assert_int_equal(insitu__map_rows(&m, 1000), 1000);
+  insitu__map_free(&m);
+  indexes = (struct insitu__map_values){x, 40000, INSITU_I64};
+
+  for (int64_t i = 0; i < 40000; i++) x[i] = 6 * i;
+  indexes.at = y;
   for (int64_t i = 0; i < 40000; i++) y[i] = i + (i >= 6000 ? 4000 : 0);
-  anchors = (struct insitu__map_values){y, 8000, INSITU__MAP_SIGNED};
+  anchors = (struct insitu__map_values){y, 8000, INSITU_I64};
   assert_int_equal(insitu__map_join(&anchors, &indexes, false, &m, NULL), INSITU_OK);
   assert_true(insitu__map_is_identity(&m, 8000));
   insitu__map_free(&m);
@@ -176,13 +200,13 @@ static void refused(void **state) {
   struct insitu__map m;
   int slope;
   const int64_t turns[] = {1, 2, 3, 3}, back[] = {3, 2, 1, 2};
-  struct insitu__map_values v = {turns, 4, INSITU__MAP_SIGNED};
+  struct insitu__map_values v = {turns, 4, INSITU_I64};
   assert_int_equal(insitu__map_slope(&v, &slope, &err), INSITU_E_FORMAT);
   assert_non_null(strstr(err.message, "index 3"));
   v.at = back;
   assert_int_equal(insitu__map_slope(&v, &slope, NULL), INSITU_E_FORMAT);
   const double hole[] = {1, NAN, 3};
-  v = (struct insitu__map_values){hole, 3, INSITU__MAP_REAL};
+  v = (struct insitu__map_values){hole, 3, INSITU_F64};
   assert_int_equal(insitu__map_slope(&v, &slope, NULL), INSITU_E_FORMAT);
 
   /* 2^24 single anchors and no more */
@@ -205,6 +229,7 @@ static void refused(void **state) {
   assert_int_equal(insitu__map_by_rate(&m, n, n, -(INT64_C(1) << 47), true, NULL), INSITU_OK);
   assert_int_equal(insitu__map_index(&m, (int64_t)n - 1), 1);
   assert_int_equal(m.fan, INT64_C(1) << 47);
+  assert_int_equal(insitu__map_rows(&m, UINT64_C(1) << 31), INSITU__MAP_ROWS);
   insitu__map_free(&m);
   /* no more anchors share an index than there are */
   assert_int_equal(insitu__map_by_rate(&m, 1000, 8, -(int64_t)n, true, NULL), INSITU_OK);
@@ -219,7 +244,7 @@ static void numbers(void **state) {
       -1, -0.5, -1e-300, 0, 1e-300, 0.5, 1, 0x1p53, 0x1p62, 0x1p63, 0x1.fffffffffffffp63, 0x1p64,
       1e300, INFINITY};
   enum { REAL = sizeof real / sizeof *real };
-  struct insitu__map_values r = {real, REAL, INSITU__MAP_REAL};
+  struct insitu__map_values r = {real, REAL, INSITU_F64};
   for (uint64_t i = 0; i < REAL; i++)
     for (uint64_t k = 0; k < REAL; k++)
       assert_int_equal(insitu__map_compare(&r, i, &r, k), (i > k) - (i < k));
@@ -227,7 +252,7 @@ static void numbers(void **state) {
   static const int64_t whole[] = {INT64_MIN, -2, -1, 0, 1, (INT64_C(1) << 53) + 1, INT64_MAX};
   static const int64_t below[] = {3, 5, 6, 9, 12, 14, 15}; /* real numbers below each */
   static const bool equal[] = {true, false, true, true, true, false, false};
-  struct insitu__map_values w = {whole, 7, INSITU__MAP_SIGNED};
+  struct insitu__map_values w = {whole, 7, INSITU_I64};
   for (uint64_t i = 0; i < 7; i++)
     for (uint64_t k = 0; k < REAL; k++) {
       int want = k < (uint64_t)below[i] ? 1 : equal[i] && k == (uint64_t)below[i] ? 0 : -1;
@@ -235,7 +260,7 @@ static void numbers(void **state) {
       assert_int_equal(insitu__map_compare(&r, k, &w, i), -want);
     }
   static const uint64_t natural[] = {0, 1, (UINT64_C(1) << 63) - 1, UINT64_C(1) << 63, UINT64_MAX};
-  struct insitu__map_values u = {natural, 5, INSITU__MAP_UNSIGNED};
+  struct insitu__map_values u = {natural, 5, INSITU_U64};
   for (uint64_t i = 0; i < 5; i++)
     for (uint64_t k = 0; k < 7; k++) {
       int want = whole[k] < 0 || natural[i] > (uint64_t)whole[k] ? 1
@@ -247,12 +272,12 @@ static void numbers(void **state) {
   assert_int_equal(insitu__map_compare(&u, 4, &r, 16), 1);
   assert_int_equal(insitu__map_compare(&u, 4, &r, 17), -1);
   const double nan = NAN, zero[] = {-0.0, 0.0};
-  struct insitu__map_values none = {&nan, 1, INSITU__MAP_REAL}, z = {zero, 2, INSITU__MAP_REAL};
+  struct insitu__map_values none = {&nan, 1, INSITU_F64}, z = {zero, 2, INSITU_F64};
   assert_int_equal(insitu__map_compare(&none, 0, &none, 0), 2);
   assert_int_equal(insitu__map_compare(&u, 0, &none, 0), 2);
   assert_int_equal(insitu__map_compare(&z, 0, &z, 1), 0);
   const double gap[] = {1, NAN, 3}, filled[] = {1, 2, 3};
-  struct insitu__map_values g = {gap, 3, INSITU__MAP_REAL}, f = {filled, 3, INSITU__MAP_REAL};
+  struct insitu__map_values g = {gap, 3, INSITU_F64}, f = {filled, 3, INSITU_F64};
   assert_int_equal(insitu__map_differ(&g, &g), 3);
   assert_int_equal(insitu__map_differ(&g, &f), 1);
   assert_int_equal(insitu__map_differ(&f, &g), 1);

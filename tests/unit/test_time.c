@@ -52,11 +52,13 @@ static void test_walk(void **state) {
 /* The public form of a date, of each day of several centuries in every calendar. */
 static void test_date_parts(void **state) {
   (void)state;
+  bool few = getenv("TEST_VALGRIND"); /* around the day that the standard calendar changes */
   for (int c = 0; c < 6; c++) {
     bool no_0 = c == INSITU__TIME_STANDARD || c == INSITU__TIME_JULIAN;
-    int y = 1492, m = 1, d = 1, of_year = 1, days = 0, next_y = y, next_m = m, next_d = d;
+    int y = few ? 1570 : 1492, m = 1, d = 1, of_year = 1, days = 0, next_y = y, next_m = m,
+        next_d = d;
     int64_t n = insitu__time_day(c, y, m, d) - insitu__time_day(c, 1970, 1, 1);
-    for (; y < 2110; n++) {
+    for (; y < (few ? 1610 : 2110); n++) {
       if (of_year == 1)
         for (days = 0, next_y = y, next_m = next_d = 1; next_y == y; days++)
           slow_next(c, &next_y, &next_m, &next_d);

@@ -691,7 +691,7 @@ static void visit_zarr(void *arg) { /* opens path, or lists when path is NULL */
   v->format = group.format;
   v->is_array = group.is_array;
   if (!v->status && v->path)
-    v->status = insitu__group_array_await(&group, v->path, &v->array, &v->error);
+    v->status = insitu__group_array_await(&group, v->path, true, &v->array, &v->error);
   else if (!v->status) v->status = insitu__group_names_await(&group, visit_name, v, &v->error);
   insitu__group_free(&group);
   insitu__store_close(&store);

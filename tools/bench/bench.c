@@ -15,9 +15,12 @@
  *   reads by     the bare loop reads by pread, io_uring or io_uring with IOSQE_ASYNC, whichever was
  *                fastest just before
  * A row is field-codec-samples per chunk-[shard-]page cache-decode threads. small: 64 x 64 float32
- * (16 KiB), large: 721 x 1440 (4.15 MB), steps: 8 x 8 (256 bytes), of which a batch's row shows 64
- * neighbouring ones; the bare loop copies them to their places, and GB are those of batches. No
- * target is set for that. shard: v3 sharding, inner chunks as long as in the row
+ * (16 KiB), large: 721 x 1440 (4.15 MB). Of the others a batch's row shows several neighbouring
+ * samples; the bare loop decodes each chunk once and copies its samples to all their places, and
+ * GB are those of batches. pairs: 181 x 360 (261 kB), two of them, of an archive that is five times
+ * the window; steps: 8 x 8 (256 bytes), 64 of them, without a target; steps4k: 32 x 32 (4 KiB), 64
+ * of them. The loader keeps all that steps show, from epoch to epoch, and the bare loop reads the
+ * page cache. shard: v3 sharding, inner chunks as long as in the row
  * without it. cold: the kernel is asked to forget every file before each round of either side;
  * mincore tells whether it did, and a row says so where it did not; a disk's or a host's own cache
  * stays warm. 1t: one decode thread beside one thread of the bare loop, which then reads, too; the
@@ -99,8 +102,8 @@ static const char *const usual[] = {"*-1-warm-2t", "*-32-warm-2t", "small-*-200-
     "*-raw-8-warm-2t", "*-blosc-8-warm-2t", "small-raw-1-shard-warm-2t",
     "small-blosc-8-shard-warm-2t", "large-raw-1-shard-warm-2t", "large-zstd-8-shard-warm-2t",
     "small-raw-1-cold-2t", "large-raw-1-cold-2t", "large-blosc-8-cold-2t", "small-raw-1-warm-1t",
-    "small-blosc-1-warm-1t", "large-*-1-warm-1t", "steps-*-warm-2t", "consumer-small-raw-1",
-    "consumer-large-blosc-1", "http-*", "decode-*", "plan"};
+    "small-blosc-1-warm-1t", "large-*-1-warm-1t", "steps*-warm-2t", "pairs-*-warm-2t",
+    "consumer-small-raw-1", "consumer-large-blosc-1", "http-*", "decode-*", "plan"};
 /* Archives that a consumer reads. */
 static const char *const consumed[] = {
     "small-raw-1", "small-blosc-32", "large-raw-1", "large-blosc-1"};
@@ -123,8 +126,25 @@ static bool selected(const struct options *o, const char *name) {
 
 /* ---- rows ---- */
 
+/* Rows whose batches show several neighbouring samples. */
+struct window {
+  const char *field;
+  uint64_t steps, ny, nx, samples, batch;
+  double target;
+  struct {
+    int codec;
+    uint64_t chunk;
+  } archive[4]; /* the first one of chunk 0 ends it */
+};
+static const struct window windows[] = {
+    {"steps", 64, 8, 8, 12800, 32, 0, {{RAW, 200}, {BLOSC, 200}, {RAW, 64}}},
+    {"steps4k", 64, 32, 32, 3200, 32, 0.8, {{RAW, 200}, {RAW, 1}, {BLOSC, 200}}},
+    {"pairs", 2, 181, 360, 2560, 32, 0.9, {{BLOSC, 1}, {BLOSC, 8}, {BLOSC, 32}, {ZSTD, 8}}}};
+enum { N_WINDOWS = sizeof windows / sizeof *windows, N_WINDOW_ARCHIVES = 4 };
+
 static double target(const struct row *r) {
-  if (r->steps) return 0;
+  for (size_t w = 0; w < N_WINDOWS; w++)
+    if (!strcmp(windows[w].field, r->field)) return windows[w].target;
   if (chunk_bytes(r) <= 64 << 10 && r->chunk == 1) return 0.85;
   return r->codec == BLOSC ? 1 : 0.95;
 }
@@ -132,7 +152,8 @@ static double target(const struct row *r) {
 /* The archive's part of a row: 134 MB of small fields; of large ones 0.5 GB or 8 chunks, half of
  * that for slow zstd, but 2 chunks where they hold 200 samples. */
 static struct row make_row(int codec, bool small, uint64_t chunk, bool sharded) {
-  struct row r = {.codec = codec,
+  struct row r = {.field = small ? "small" : "large",
+      .codec = codec,
       .small = small,
       .sharded = sharded,
       .chunk = chunk,
@@ -145,18 +166,20 @@ static struct row make_row(int codec, bool small, uint64_t chunk, bool sharded) 
   if (sharded && chunk == 200 && !small) r.per_shard = 2;
   return r;
 }
-/* Windows of 64 samples of 256 bytes, 209 MB of them. */
-static struct row make_steps_row(int codec, uint64_t chunk) {
-  struct row r = make_row(codec, true, chunk, false);
-  r.steps = 64;
-  r.ny = r.nx = 8;
-  r.samples = 12800;
-  return r;
+static struct row make_window_row(const struct window *w, int codec, uint64_t chunk) {
+  return (struct row){.field = w->field,
+      .codec = codec,
+      .small = w->ny * w->nx <= 64 * 64,
+      .chunk = chunk,
+      .ny = w->ny,
+      .nx = w->nx,
+      .batch = w->batch,
+      .samples = w->samples,
+      .steps = w->steps,
+      .per_shard = 1};
 }
 static void name_archive(const struct row *r, char name[48]) {
-  const char *field = r->small ? "small" : "large";
-  if (r->steps) field = "steps";
-  snprintf(name, 48, "%s-%s-%d%s", field, codec_name[r->codec], (int)r->chunk,
+  snprintf(name, 48, "%s-%s-%d%s", r->field, codec_name[r->codec], (int)r->chunk,
       r->sharded ? "-shard" : "");
 }
 
@@ -593,14 +616,9 @@ static void run_archive(struct row r, const char *root, const struct options *o,
 
 int main(int argc, char **argv) {
   static const uint64_t chunks[] = {1, 8, 32, 200};
-  static const struct {
-    int codec;
-    uint64_t chunk;
-  } steps[] = {{RAW, 200}, {BLOSC, 200}, {RAW, 64}};
   enum {
     N_CHUNKS = sizeof chunks / sizeof *chunks,
-    N_STEPS = sizeof steps / sizeof *steps,
-    N_ARCHIVES = 2 * N_CODECS * N_CHUNKS * 2 + N_STEPS
+    N_ARCHIVES = 2 * N_CODECS * N_CHUNKS * 2 + N_WINDOWS * N_WINDOW_ARCHIVES
   };
   static struct consumer consumer[N_ARCHIVES];
   static char archive[N_ARCHIVES][48];
@@ -632,11 +650,12 @@ int main(int argc, char **argv) {
           name_archive(&r, archive[n]);
           run_archive(r, root, &o, &count, &consumer[n]);
         }
-  for (size_t k = 0; k < N_STEPS; k++, n++) {
-    struct row r = make_steps_row(steps[k].codec, steps[k].chunk);
-    name_archive(&r, archive[n]);
-    run_archive(r, root, &o, &count, &consumer[n]);
-  }
+  for (const struct window *w = windows; w < windows + N_WINDOWS; w++)
+    for (size_t k = 0; k < N_WINDOW_ARCHIVES && w->archive[k].chunk; k++, n++) {
+      struct row r = make_window_row(w, w->archive[k].codec, w->archive[k].chunk);
+      name_archive(&r, archive[n]);
+      run_archive(r, root, &o, &count, &consumer[n]);
+    }
   if (table) {
     count = 0;
     if (o.json) printf("],\n\"consumer\":[\n");

@@ -16,6 +16,7 @@ enum { MAX_STEPS = 64 };
 
 struct row {
   char name[64];
+  const char *field; /* what its samples are: see bench.c */
   int codec;
   bool small, sharded, cold;
   unsigned threads;

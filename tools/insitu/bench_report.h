@@ -52,10 +52,10 @@ static struct bench_verdict bench_judge(const struct bench *b) {
   if (b->machine_busy > 0.9 && v.cores < 0.7 * (double)cores)
     bench_hint(&v, "Other programs keep the cores busy, so times and the share are noisy: compare "
                    "the CPU time a byte.");
-  if (b->plan.amplification > 1.1)
+  if (b->plan.decode_amplification > 1.15)
     bench_hint(&v,
-        "Each chunk is read %.2f times: see insitu plan for unit_chunks that make it less.",
-        b->plan.amplification);
+        "Each chunk is decoded %.2f times: see insitu plan for unit_chunks that make it less.",
+        b->plan.decode_amplification);
   if (strcmp(v.stage, "read") == 0 && r->stats.inflight_peak >= c->max_inflight)
     bench_hint(&v,
         "The cores wait for reads while all %" PRIu64

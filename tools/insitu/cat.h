@@ -65,7 +65,7 @@ struct cat_kind { /* what the elements of an array are */
 static void cat_kind_await(void *arg) {
   struct cat_kind *k = (struct cat_kind *)arg;
   struct insitu__zarr_array a;
-  if (insitu__group_array_await(&k->ld->source.group, k->path, &a, NULL) == INSITU_OK) {
+  if (insitu__group_array_await(&k->ld->source.group, k->path, true, &a, NULL) == INSITU_OK) {
     k->kind = a.kind;
     k->chars = a.kind == INSITU__ZARR_CHAR;
     k->bytes = a.kind == INSITU__ZARR_STRING && a.strings == INSITU__ZARR_VLEN_BYTES;

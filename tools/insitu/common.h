@@ -670,7 +670,7 @@ __attribute__((unused)) static int tool_archive_open(const char *url, struct too
 static void tool_archive_array_await(void *arg) {
   struct tool_archive_call *call = (struct tool_archive_call *)arg;
   call->status =
-      insitu__group_array_await(&call->archive->group, call->path, call->array, call->err);
+      insitu__group_array_await(&call->archive->group, call->path, true, call->array, call->err);
 }
 /* Opens one array; insitu__zarr_array_free frees it. An insitu status. */
 static insitu_status tool_archive_array(

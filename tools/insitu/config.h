@@ -83,7 +83,8 @@ static const struct config_field config_fields[CONFIG_N] = {
     CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
 
 static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice,
-    *config_select, *config_fixed, *config_fractions, *config_ranges, *config_samples, *config_axes;
+    *config_select, *config_fixed, *config_fractions, *config_ranges, *config_samples, *config_axes,
+    *config_list;
 #define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                               \
   {option, 0, value, help, &config_given[CONFIG_IN_DESC_##member]},
 #define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                               \
@@ -110,7 +111,10 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
       {"samples", 0, "A..B", "only these samples: dates (a year alone: 1979-01), or indices",      \
           &config_samples},                                                                        \
       {"axes", 0, "LIST",                                                                          \
-          "several axes of samples: NAME, NAME[START:STOP:STRIDE], NAME[FROM..TO]", &config_axes}, \
+          "axes of samples: NAME, NAME[A:B:STRIDE], NAME[FROM..TO], NAME/PATCH[:fill]",            \
+          &config_axes},                                                                           \
+      {"list", 0, "FILE", "only these samples: a line each, its index on each axis",               \
+          &config_list},                                                                           \
       TOOL_STORE_OPTIONS, CONFIG_DESC(CONFIG_OPTION_DESC) CONFIG_ITER(CONFIG_OPTION_ITER)
 
 struct config_block { /* before what it holds */
@@ -122,6 +126,8 @@ struct config {
   insitu_iter_desc iter;
   struct config_block *blocks;
   const char *where; /* the file's name in messages */
+  int64_t *list;     /* a growing array: numbers of the list of samples */
+  uint64_t columns;  /* numbers of each sample */
 };
 
 /* zeroed; lives as long as c */
@@ -140,6 +146,7 @@ static void config_free(struct config *c) {
     insitu__mem_free(b);
   }
   c->blocks = NULL;
+  INSITU__ARRAY_FREE(c->list);
 }
 
 /* ---- values ---- */
@@ -364,21 +371,34 @@ static bool config_parse_split(struct config *c, const char *text, bool ranges) 
 static bool config_parse_axis_range(struct config *c, const char *text, size_t n, insitu_axis *a) {
   if (memmem(text, n, "..", 2))
     return config_parse_range(c, text, n, &a->from, &a->to, &a->start, &a->stop);
-  int64_t number[3] = {0, 0, 1};
+  int64_t number[3] = {0};
   const char *end = text + n;
   for (int i = 0; i < 3; i++) {
     const char *stop = (const char *)memchr(text, ':', (size_t)(end - text));
     if (!stop) stop = end;
     if (stop > text && !config_i64(text, (uint64_t)(stop - text), &number[i])) return false;
+    if (i == 2 && stop > text && number[i] == 0) return false; /* left out, it is the default */
     text = stop + (stop < end);
     if (!i && stop == end) return false; /* a number alone is no range */
   }
   a->start = number[0];
   a->stop = number[1];
   a->stride = (uint64_t)number[2];
-  return text == end && number[0] >= 0 && number[1] >= 0 && number[2] > 0;
+  return text == end && number[0] >= 0 && number[1] >= 0 && number[2] >= 0;
 }
-/* "init[1979..1989],lead[0:40:2]", the slowest first; "y/256" is an axis with a patch. */
+/* The patch of an axis, as in "256" or "256:fill". */
+static bool config_parse_patch(const char *text, size_t n, insitu_axis *a) {
+  static const char fill[] = ":fill";
+  size_t digits = strspn(text, "0123456789");
+  int64_t number;
+  if (!config_i64(text, digits, &number) || number <= 0) return false;
+  a->patch = (uint64_t)number;
+  if (digits == n) return true;
+  a->edge = INSITU_FILL;
+  return n - digits == strlen(fill) && !strncmp(text + digits, fill, strlen(fill));
+}
+/* "init[1979-01..1989-12],lead[0:40:2]", the slowest first; "y/256" is an axis with a patch, and
+ * "y/256:fill" with one that may hang over its edges. */
 static bool config_parse_axes(struct config *c, const char *text) {
   insitu_axis *axes = (insitu_axis *)config_keep(c, config_list_length(text), sizeof *axes);
   uint64_t n = 0;
@@ -386,10 +406,7 @@ static bool config_parse_axes(struct config *c, const char *text) {
     size_t length = strcspn(p, ","), name = strcspn(p, ",[/"), behind = strcspn(p, ",[");
     int64_t number;
     bool range = behind<length, ok = name> 0;
-    if (name < behind) {
-      ok = ok && config_i64(p + name + 1, behind - name - 1, &number) && number > 0;
-      if (ok) axes[n].patch = (uint64_t)number;
-    }
+    if (name < behind) ok = ok && config_parse_patch(p + name + 1, behind - name - 1, &axes[n]);
     if (ok && config_i64(p, name, &number))
       axes[n].axis = (int32_t)insitu__base_min((uint64_t)number, INT32_MAX);
     else axes[n].dim = config_keep_text(c, p, name);
@@ -398,7 +415,8 @@ static bool config_parse_axes(struct config *c, const char *text) {
            config_parse_axis_range(c, p + behind + 1, length - behind - 2, &axes[n]);
     if (!ok) {
       tool_usage_error("--axes: '%.*s' is not NAME, NAME[START:STOP:STRIDE] or NAME[FROM..TO], "
-                       "such as init[1979..1989],lead[0:40:2], nor NAME/PATCH, such as y/256",
+                       "such as init[1979-01..1989-12],lead[0:40:2], nor NAME/PATCH or "
+                       "NAME/PATCH:fill, such as y/256",
           (int)length, p);
       return false;
     }
@@ -560,7 +578,7 @@ static bool config_json_variables(struct config *c, const struct insitu__text_js
 static bool config_json_axis(
     struct config *c, const struct insitu__text_json *j, int token, insitu_axis *a) {
   static const char *const known[] = {
-      "dim", "axis", "start", "stop", "from", "to", "stride", "patch"};
+      "dim", "axis", "start", "stop", "from", "to", "stride", "patch", "edge"};
   char text[INSITU__MAX_DIM_NAME], key[64];
   bool named = false;
   if (insitu__text_json_is_string(j, token)) { /* a name alone */
@@ -579,7 +597,12 @@ static bool config_json_axis(
     while (which < n && strcmp(known[which], key)) which++;
     if (which == n) return config_unknown(c, " of an axis", key, known, n);
     if (insitu__text_json_is_null(j, value)) continue;
-    if (which == 0 || which == 4 || which == 5) { /* dim, from, to */
+    if (which == 8) { /* edge */
+      bool fill = insitu__text_json_equals(j, value, "fill");
+      if (!fill && !insitu__text_json_equals(j, value, "inside"))
+        return config_bad(c, key, "\"inside\" or \"fill\" is needed");
+      a->edge = fill ? INSITU_FILL : 0;
+    } else if (which == 0 || which == 4 || which == 5) { /* dim, from, to */
       if (insitu__text_json_string(j, value, text, sizeof text) < 0)
         return config_bad(c, key, "a string is needed");
       *(which == 0     ? &a->dim
@@ -606,6 +629,87 @@ static bool config_json_axes(struct config *c, const struct insitu__text_json *j
     if (!config_json_axis(c, j, t, &axes[c->desc.n_axes++])) return false;
   return true;
 }
+/* ---- lists of samples ---- */
+
+/* The list becomes that of the desc, once the axes are known. where: for messages. */
+static bool config_list_done(struct config *c, const char *where) {
+  uint64_t columns = insitu__base_max(1, c->desc.n_axes);
+  for (uint64_t k = 0; c->desc.patches && k < c->desc.n_axes; k++)
+    columns -= c->desc.axes[k].patch > 0;
+  if (c->list && columns && c->columns != columns) { /* without any, open refuses the list */
+    tool_usage_error("%s: a sample has %" PRIu64 " numbers; give %" PRIu64
+                     ", its index on each axis%s",
+        where, c->columns, columns, c->desc.patches ? " without a patch" : "");
+    return false;
+  }
+  c->desc.samples = c->list;
+  c->desc.n_samples = INSITU__ARRAY_LEN(c->list) / insitu__base_max(1, columns);
+  return true;
+}
+/* One sample for each line of a file: numbers with blanks or commas between; what follows a # is
+ * left out. */
+static bool config_list_read(struct config *c, const char *path) {
+  char *line = NULL;
+  size_t room = 0;
+  uint64_t number = 0;
+  FILE *f = strcmp(path, "-") ? fopen(path, "re") : stdin;
+  if (!f) return tool_fail("%s: %s", path, strerror(errno)), false;
+  INSITU__ARRAY_FREE(c->list);
+  c->columns = 0;
+  bool ok = true;
+  while (ok && getline(&line, &room, f) >= 0) {
+    uint64_t n = 0;
+    line[strcspn(line, "#\r\n")] = 0;
+    number++;
+    for (char *p = line + strspn(line, " \t,"); ok && *p; n++) {
+      size_t length = strcspn(p, " \t,");
+      int64_t index = 0;
+      ok = config_i64(p, length, &index);
+      if (ok && !INSITU__ARRAY_PUSH(c->list, index)) tool_no_memory();
+      p += length;
+      p += strspn(p, " \t,");
+    }
+    if (n && !c->columns) c->columns = n;
+    if (!ok || (n && n != c->columns)) {
+      tool_usage_error("%s, line %" PRIu64 ": a sample is %s; give its index on each axis", path,
+          number, ok ? "longer or shorter than those before it" : "not all whole numbers");
+      ok = false;
+    }
+  }
+  bool failed = ferror(f) != 0;
+  if (ok && failed) tool_fail("%s: %s", path, strerror(errno));
+  if (ok && !failed && !c->list) {
+    tool_usage_error("%s: no sample is listed; give a line for each", path);
+    ok = false;
+  }
+  if (f != stdin) fclose(f);
+  free(line);
+  return ok && !failed;
+}
+/* A list of numbers or of lists of them, or the name of a file. */
+static bool config_json_list(struct config *c, const struct insitu__text_json *j, int token) {
+  char path[4096];
+  if (insitu__text_json_string(j, token, path, sizeof path) >= 0) return config_list_read(c, path);
+  if (!insitu__text_json_is_array(j, token))
+    return config_bad(
+        c, "samples", "a list of samples, or the name of a file that lists them, is needed");
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
+    uint64_t n = 0;
+    bool inner = insitu__text_json_is_array(j, t), ok = true;
+    for (int u = inner ? insitu__text_json_first(j, t) : t; ok && u >= 0;
+         u = inner ? insitu__text_json_next(j, u) : -1, n++) {
+      int64_t index;
+      ok = insitu__text_json_i64(j, u, &index);
+      if (ok && !INSITU__ARRAY_PUSH(c->list, index)) tool_no_memory();
+    }
+    if (!c->columns) c->columns = n;
+    if (!ok || n != c->columns)
+      return config_bad(
+          c, "samples", "each must be a whole number or, of several axes, a list of as many");
+  }
+  return c->list || config_bad(c, "samples", "no sample is listed");
+}
+
 /* Of a remote store. Those of the command line stay behind them: of settings made twice the last
  * counts. */
 static bool config_json_options(struct config *c, const struct insitu__text_json *j, int token) {
@@ -661,13 +765,14 @@ static bool config_json_split(struct config *c, const struct insitu__text_json *
 static bool config_json_fields(
     struct config *c, const struct insitu__text_json *j, int token, bool iterator) {
   int first = iterator ? CONFIG_N_DESC : 0, end = iterator ? CONFIG_N : CONFIG_N_DESC;
-  const char *names[CONFIG_N + 5];
+  const char *names[CONFIG_N + 6];
   char key[128], text[INSITU__MAX_KEY], shown[256];
   int n = 0;
   for (int i = first; i < end; i++) names[n++] = config_fields[i].name;
   if (!iterator) {
     names[n++] = "variables";
     names[n++] = "axes";
+    names[n++] = "samples";
     names[n++] = "options";
     names[n++] = "split";
     names[n++] = "iterator";
@@ -690,6 +795,8 @@ static bool config_json_fields(
       if (!config_json_variables(c, j, value)) return false;
     } else if (strcmp(key, "axes") == 0) {
       if (!config_json_axes(c, j, value)) return false;
+    } else if (strcmp(key, "samples") == 0) {
+      if (!config_json_list(c, j, value)) return false;
     } else if (strcmp(key, "options") == 0) {
       if (!config_json_options(c, j, value)) return false;
     } else if (strcmp(key, "split") == 0) {
@@ -871,6 +978,8 @@ static int config_options(struct config *c) {
     if (config_given[i] && !config_set(c, &config_fields[i], base, shown, config_given[i]))
       return TOOL_USAGE;
   }
+  if (config_list && !config_list_read(c, config_list)) return TOOL_USAGE;
+  if (!config_list_done(c, config_list ? config_list : "samples")) return TOOL_USAGE;
   if (!c->desc.url)
     return tool_usage_error(
         "which archive? Give its path, or --config with a file that has a \"url\"");

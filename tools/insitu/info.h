@@ -117,7 +117,11 @@ static void info_json_suggestion(struct tool_json_out *j, const struct info_sugg
   tool_json_object(j, "suggestion");
   tool_json_string(j, "sample_dim", s->desc.sample_dim);
   tool_json_list(j, "variables");
-  for (uint64_t i = 0; i < s->desc.n_variables; i++)
+  for (uint64_t i = 0; i < s->desc.n_variables - s->n_fixed; i++)
+    tool_json_string(j, NULL, s->variables[i].path);
+  tool_json_end(j);
+  tool_json_list(j, "fixed");
+  for (uint64_t i = s->desc.n_variables - s->n_fixed; i < s->desc.n_variables; i++)
     tool_json_string(j, NULL, s->variables[i].path);
   tool_json_end(j);
   tool_json_array(j, "slices");
@@ -230,6 +234,7 @@ static void info_print(
   info_print_images(f);
   for (uint64_t i = 0; !info_short && i < f->n; i++) info_print_array(f, &f->arrays[i]);
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes); i++) info_print_axis(&axes[i]);
+  info_print_fixed(f);
   if (s) info_print_suggestion(f, s);
   if (refused)
     printf("\n%s%s of %" PRIu64 " arrays cannot be read by this build%s%s\n",
@@ -292,17 +297,14 @@ static int info_run(int argc, char **argv) {
   f.below = below;
   int code = info_gather(&f, seconds);
   if (code == TOOL_OK) {
-    struct info_axis *axes = info_axes(&f);
-    const struct info_axis *largest = NULL;
+    struct info_axis *axes = info_roles(&f);
+    const struct info_axis *largest = info_largest(axes);
     struct info_suggestion suggestion = {0};
-    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes); i++)
-      if (!largest || axes[i].decoded > largest->decoded) largest = &axes[i];
     if (largest) info_suggest(&f, largest, &suggestion);
     if (tool_json) info_json(&f, axes, largest ? &suggestion : NULL);
     else info_print(&f, axes, largest ? &suggestion : NULL);
     insitu_loader_close(&suggestion.loader);
-    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes); i++) INSITU__ARRAY_FREE(axes[i].member);
-    INSITU__ARRAY_FREE(axes);
+    info_axes_free(axes);
     if (f.archive.list_error.status) code = TOOL_FAILED; /* what is shown is not all */
   }
   info_free(&f);
@@ -320,23 +322,21 @@ static const struct tool_option info_options[] = {
 static const struct tool_command info_command = {.name = "info",
     .arguments = "URL [PATH] [OPTIONS]",
     .summary = "what is in an archive, and what training from it would take",
-    .details = "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, "
-               "http(s)://, s3://,\n"
-               "        gs://, az://\n"
-               "  PATH  only this array, or this group and all below it\n\n"
-               "Shows groups and arrays with their shapes, types, chunks, codecs and attributes; "
-               "OME-NGFF images\n"
-               "with their axes, and the shape and scale of each resolution; which arrays this\n"
-               "build cannot read, and why; which arrays share a sample axis and how it is "
-               "chunked; and a\n"
-               "configuration to begin with, with the memory and the reads that it would take. "
-               "Reads metadata, and\n"
-               "of the data only small coordinates, and both ends of those of time. Sizes are "
-               "decoded bytes; ratio\n"
-               "is decoded to stored; what a remote store holds in bytes is not "
-               "counted.\n\n" TOOL_STORE_HELP "examples: insitu info winds.zarr\n"
-               "          insitu info winds.zarr uwnd --attributes\n"
-               "          insitu info winds.zarr --json | jq '.arrays[].path'\n",
+    .details =
+        "  URL   a Zarr v2 or v3 archive: a directory, a zip file, or file://, zip://, "
+        "http(s)://, s3://,\n"
+        "        gs://, az://\n"
+        "  PATH  only this array, or this group and all below it\n\n"
+        "Shows groups and arrays with their shapes, types, chunks, codecs and attributes;\n"
+        "OME-NGFF images with their axes, and the shape and scale of each resolution; which\n"
+        "arrays this build cannot read, and why; which arrays share a sample axis and how it\n"
+        "is chunked, and which have none; a configuration to begin with, with the memory and\n"
+        "the reads that it would take; and command lines that work as they stand. Reads\n"
+        "metadata, and of the data only small coordinates, and both ends of those of time.\n"
+        "Sizes are decoded bytes; ratio is decoded to stored; what a remote store holds in\n"
+        "bytes is not counted.\n\n" TOOL_STORE_HELP "examples: insitu info winds.zarr\n"
+        "          insitu info winds.zarr uwnd --attributes\n"
+        "          insitu info winds.zarr --json | jq '.arrays[].path'\n",
     .options = info_options,
     .n_options = TOOL_COUNT(info_options),
     .run = info_run};

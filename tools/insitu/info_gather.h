@@ -37,6 +37,11 @@ struct info_array {
   /* microseconds; every 0: its first and last chunk hold steps of several lengths */
   int64_t date[2], every;
   insitu_error undated; /* status < 0: why there are none */
+  /* what it is to the others; set by info_roles */
+  const char *image; /* the first array of an OME-NGFF image: what to call it; else NULL */
+  bool level;        /* a smaller one of an image: another size of the same pixels */
+  bool mask;         /* the image is a label image, under "labels" */
+  bool fixed;        /* it has no samples: all of its axes are others of the largest sample axis */
 };
 struct info_group {
   char *path, *text;                   /* text: that of the attributes, NULL for none */

@@ -17,22 +17,33 @@ struct info_suggestion {
   insitu_plan plan;
   insitu_slice slices[INSITU__MAX_DIMS]; /* of every variable */
   uint64_t n_slices;
+  uint64_t n_fixed;            /* the last ones of variables, within desc.n_variables */
   uint64_t n_left_out;         /* members beyond INFO_MAX_PLANNED, or that would not fit */
   char other[3][INFO_COLUMNS]; /* what else fits, where whole samples of all variables do not */
   int n_other;
   insitu_error err; /* status < 0: there is no plan */
 };
 
-/* the first that is named like time, else axis 0 */
+static bool info_is_one_of(const char *name, const char *const *names, size_t n) {
+  for (size_t i = 0; name && i < n; i++)
+    if (strcasecmp(name, names[i]) == 0) return true;
+  return false;
+}
+/* The first that is named like time. Else z: of an image with a single time, or whose first axis is
+ * that of colors. Else axis 0. */
 static unsigned info_sample_axis(const struct info_array *a) {
-  static const char *const names[] = {"t", "date", "step", "sample", "samples"};
-  for (unsigned i = 0; i < a->ndim; i++) {
+  static const char *const times[] = {"t", "date", "step", "sample", "samples"};
+  static const char *const colors[] = {"c", "channel", "channels", "band", "bands"};
+  int time = -1, z = -1;
+  for (unsigned i = a->ndim; i-- > 0;) {
     if (!a->dim[i]) continue;
-    if (strcasestr(a->dim[i], "time")) return i;
-    for (size_t k = 0; k < TOOL_COUNT(names); k++)
-      if (strcasecmp(a->dim[i], names[k]) == 0) return i;
+    bool is_time = strcasestr(a->dim[i], "time") != NULL;
+    if (is_time || info_is_one_of(a->dim[i], times, TOOL_COUNT(times))) time = (int)i;
+    if (strcasecmp(a->dim[i], "z") == 0 && a->shape[i] > 1) z = (int)i;
   }
-  return 0;
+  bool colored = a->ndim && info_is_one_of(a->dim[0], colors, TOOL_COUNT(colors));
+  if (z >= 0 && (time >= 0 ? a->shape[time] < 2 : colored)) return (unsigned)z;
+  return time < 0 ? 0 : (unsigned)time;
 }
 static const char *info_last_name(const char *path) {
   const char *slash = strrchr(path, '/');
@@ -67,6 +78,7 @@ static struct info_axis *info_axes(const struct info *f) {
   for (uint64_t i = 0; i < f->n; i++) {
     struct info_array *a = &f->arrays[i];
     if (a->err.status || !a->ndim || !a->decoded || info_is_coordinate(a, coordinates)) continue;
+    if (a->level || a->fixed) continue;
     unsigned axis = info_sample_axis(a);
     uint64_t k = 0, n = INSITU__ARRAY_LEN(axes);
     for (; k < n; k++)
@@ -91,6 +103,67 @@ static struct info_axis *info_axes(const struct info *f) {
   INSITU__ARRAY_FREE(coordinates);
   return axes;
 }
+static void info_axes_free(struct info_axis *axes) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes); i++) INSITU__ARRAY_FREE(axes[i].member);
+  INSITU__ARRAY_FREE(axes);
+}
+static const struct info_axis *info_largest(const struct info_axis *axes) {
+  const struct info_axis *largest = NULL;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axes); i++)
+    if (!largest || axes[i].decoded > largest->decoded) largest = &axes[i];
+  return largest;
+}
+static bool info_has_dim(const struct info_array *a, const char *dim, uint64_t length) {
+  for (unsigned d = 0; d < a->ndim; d++)
+    if (a->dim[d] && strcmp(a->dim[d], dim) == 0 && a->shape[d] == length) return true;
+  return false;
+}
+/* Whether each axis of an array is one of the arrays that share a sample axis, but not that one. */
+static bool info_is_fixed(const struct info_array *a, const struct info_axis *axis) {
+  for (unsigned d = 0; d < a->ndim; d++) {
+    bool found = false;
+    if (!a->dim[d] || strcmp(a->dim[d], axis->dim) == 0) return false;
+    for (uint64_t i = 0; !found && i < INSITU__ARRAY_LEN(axis->member); i++)
+      found = info_has_dim(axis->member[i], a->dim[d], a->shape[d]);
+    if (!found) return false;
+  }
+  return true;
+}
+/* Images of OME-NGFF: which arrays are their full sizes, which are smaller, which are masks. */
+static void info_mark_images(const struct info *f) {
+  char version[32], path[INSITU__MAX_KEY];
+  for (uint64_t i = 0; i < f->n_groups; i++) {
+    const struct info_group *g = &f->groups[i];
+    const struct insitu__text_json *j = &g->attributes;
+    int image = insitu__text_json_first(j, info_multiscales(g, version, sizeof version));
+    int datasets = image < 0 ? -1 : insitu__text_json_get(j, image, "datasets");
+    bool first = true;
+    for (int t = insitu__text_json_first(j, datasets); t >= 0; t = insitu__text_json_next(j, t)) {
+      struct info_array *a = (struct info_array *)info_dataset(f, g, t, path, sizeof path);
+      if (!a || a->image) continue;
+      a->level = !first;
+      a->mask = strncmp(g->path, "labels/", 7) == 0 || strstr(g->path, "/labels/");
+      if (first) a->image = g->path[0] ? info_last_name(g->path) : "image";
+      first = false;
+    }
+  }
+}
+/* What arrays are to each other, and the sample axes of those that have one. */
+static struct info_axis *info_roles(const struct info *f) {
+  info_mark_images(f);
+  struct info_axis *axes = info_axes(f);
+  const struct info_axis *largest = info_largest(axes);
+  uint64_t n = 0;
+  for (uint64_t i = 0; largest && largest->dim && i < INSITU__ARRAY_LEN(axes); i++)
+    for (uint64_t k = 0; &axes[i] != largest && k < INSITU__ARRAY_LEN(axes[i].member); k++) {
+      struct info_array *a = axes[i].member[k];
+      a->fixed = info_is_fixed(a, largest);
+      n += a->fixed;
+    }
+  if (!n) return axes;
+  info_axes_free(axes);
+  return info_axes(f);
+}
 static uint64_t info_chunks_per_sample(const struct info_array *a) {
   uint64_t n = 1;
   for (unsigned i = 0; i < a->ndim; i++)
@@ -109,7 +182,8 @@ static insitu_status info_try(struct info_suggestion *s) {
   return status;
 }
 static uint64_t info_plan_bytes(const insitu_plan *p) {
-  return p->slabs * p->slab_bytes + p->table_bytes + p->inflight_bytes + p->cache_bytes;
+  return p->slabs * p->slab_bytes + p->table_bytes + p->inflight_bytes + p->cache_bytes +
+         p->fixed_bytes;
 }
 static void info_log(void *user, int32_t level, const char *line) {
   (void)user, (void)level, (void)line;
@@ -279,6 +353,34 @@ static void info_suggest_part(struct info_suggestion *s, const struct info_array
   s->desc.variables = s->variables;
   info_set_slices(s);
 }
+/* What to call an array: its name, of an image that of its group; the whole path where another one
+ * has that name. */
+static const char *info_label(const struct info_axis *axis, const struct info_array *a) {
+  const char *name = a->image ? a->image : info_last_name(a->path);
+  if (!a->path[0]) return "x";
+  for (uint64_t k = 0; k < INSITU__ARRAY_LEN(axis->member); k++) {
+    const struct info_array *other = axis->member[k];
+    const char *its = other->image ? other->image : info_last_name(other->path);
+    if (other != a && strcmp(its, name) == 0) return a->path;
+  }
+  return name;
+}
+/* Fixed arrays of up to an eighth of the memory, behind the variables. */
+static void info_add_fixed(const struct info *f, struct info_suggestion *s) {
+  uint64_t before = s->desc.n_variables, bytes = 0;
+  for (uint64_t i = 0; i < f->n && s->desc.n_variables < INFO_MAX_PLANNED; i++) {
+    const struct info_array *a = &f->arrays[i];
+    if (!a->fixed || a->decoded > s->config->memory_budget / 8 - bytes) continue;
+    bytes += a->decoded;
+    s->variables[s->desc.n_variables++] =
+        (insitu_variable){.label = info_label(s->axis, a), .path = a->path, .fixed = 1};
+  }
+  s->n_fixed = s->desc.n_variables - before;
+  if (!s->n_fixed || (info_try(s) == INSITU_OK && info_fits(s))) return;
+  s->desc.n_variables = before;
+  s->n_fixed = 0;
+  info_try(s);
+}
 /* A configuration that opens: planned before it is shown. */
 static void info_suggest(
     const struct info *f, const struct info_axis *axis, struct info_suggestion *s) {
@@ -289,21 +391,13 @@ static void info_suggest(
   s->shown = tool_archive_name(&f->archive, f->url);
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axis->member); i++) {
     const struct info_array *a = axis->member[i];
-    if (a->ndim != axis->ndim) continue;
+    if (a->ndim != axis->ndim && !a->mask) continue;
     if (n == INFO_MAX_PLANNED) {
       s->n_left_out++;
       continue;
     }
     if (!first) first = a;
-    /* another array of the same name in another group: then the whole path is the label */
-    bool twice = false;
-    for (uint64_t k = 0; k < INSITU__ARRAY_LEN(axis->member); k++)
-      twice = twice || (k != i && strcmp(info_last_name(axis->member[k]->path),
-                                      info_last_name(a->path)) == 0);
-    s->variables[n++] = (insitu_variable){.label = !a->path[0] ? "x"
-                                                   : twice     ? a->path
-                                                               : info_last_name(a->path),
-        .path = a->path};
+    s->variables[n++] = (insitu_variable){.label = info_label(axis, a), .path = a->path};
     row += a->decoded / a->shape[info_sample_axis(a)];
   }
   s->desc = tool_desc(f->url);
@@ -329,6 +423,7 @@ static void info_suggest(
     info_try(s);
     break;
   }
+  info_add_fixed(f, s);
 }
 
 static void info_print_c_string(const char *s) {
@@ -362,6 +457,7 @@ static void info_print_desc(const struct info_suggestion *s) {
       info_print_c_string(v->path);
     }
     if (s->n_slices) printf(", .slices = slices, .n_slices = %" PRIu64, s->n_slices);
+    if (v->fixed) printf(", .fixed = 1");
     printf("},\n");
   }
   if (s->n_left_out) printf("      /* and %" PRIu64 " more */\n", s->n_left_out);
@@ -391,8 +487,8 @@ static bool info_is_plain(const char *name) {
          strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-") ==
              strlen(name);
 }
-/* The coordinate of a dimension that all variables of the suggestion have, if its values were
- * looked at: the array of that name at the root. */
+/* The coordinate of a dimension that all variables of the suggestion have but fixed ones, if its
+ * values were looked at: the array of that name at the root. */
 static const struct info_array *info_coordinate_of(
     const struct info *f, const struct info_suggestion *s, const char *dim) {
   const struct info_array *found = NULL;
@@ -400,31 +496,37 @@ static const struct info_array *info_coordinate_of(
     const struct info_array *a = &f->arrays[i];
     if (!a->err.status && a->ndim == 1 && a->n_values > 1 && !strcmp(a->path, dim)) found = a;
   }
-  for (uint64_t k = 0; found && k < s->desc.n_variables; k++)
-    for (uint64_t i = 0; found && i < INSITU__ARRAY_LEN(s->axis->member); i++) {
+  for (uint64_t k = 0; found && k < s->desc.n_variables - s->n_fixed; k++)
+    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->axis->member); i++) {
       const struct info_array *a = s->axis->member[i];
-      bool has = strcmp(a->path, s->variables[k].path) != 0;
-      for (unsigned d = 0; !has && d < a->ndim; d++)
-        has = a->dim[d] && !strcmp(a->dim[d], dim) && a->shape[d] == found->shape[0];
-      if (!has) return NULL;
+      if (strcmp(a->path, s->variables[k].path) == 0 && !info_has_dim(a, dim, found->shape[0]))
+        return NULL;
     }
   return found;
 }
-/* Half of each axis that has a coordinate, as a text for --select; empty: there is none. */
+/* The array of the first variable. */
+static const struct info_array *info_first(const struct info_suggestion *s) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->axis->member); i++)
+    if (!strcmp(s->axis->member[i]->path, s->variables[0].path)) return s->axis->member[i];
+  return NULL;
+}
+/* A part of each axis that has a coordinate, as a text for --select without a space: half of
+ * one in space, both ends of others, such as levels. Empty: there is none. */
 static void info_select_text(
     const struct info *f, const struct info_suggestion *s, char *to, size_t cap) {
-  const struct info_array *a = NULL;
+  const struct info_array *a = info_first(s);
   size_t n = 0;
   to[0] = 0;
-  for (uint64_t i = 0; !a && i < INSITU__ARRAY_LEN(s->axis->member); i++)
-    if (!strcmp(s->axis->member[i]->path, s->variables[0].path)) a = s->axis->member[i];
   for (unsigned d = 0; a && d < a->ndim && n + 40 < cap; d++) {
     const char *dim = a->dim[d];
     bool drawn = d == info_sample_axis(a) || !info_is_plain(dim) || strlen(dim) > 10;
     const struct info_array *c = drawn ? NULL : info_coordinate_of(f, s, dim);
     if (!c || !isfinite(c->first) || !isfinite(c->last) || c->first == c->last) continue;
-    n += (size_t)snprintf(to + n, cap - n, "%s%s=%.9g..%.9g", n ? ";" : "", dim, c->first,
-        c->first + (c->last - c->first) / 2);
+    double half = c->first + (c->last - c->first) / 2;
+    if (c->regular) half = c->first + c->step * (double)((c->n_values - 1) / 2);
+    bool space = info_is_space(dim);
+    n += (size_t)snprintf(to + n, cap - n, "%s%s=%.9g%s%.9g", n ? ";" : "", dim, c->first,
+        space ? ".." : ",", space ? half : c->last);
   }
 }
 /* One command, over several lines where it is long. `more` goes on where `words` ends. */
@@ -436,6 +538,8 @@ static void info_print_command(
   for (const char *at = b.text; !b.failed && *at;) {
     while (*at == ' ') at++;
     int n = (int)strcspn(at, " ");
+    if (*at == '-' && at[n] && at[n + 1] != '-') /* an option and its value stay together */
+      n += 1 + (int)strcspn(at + n + 1, " ");
     if (column + n + 3 > INFO_COLUMNS) column = printf(" \\\n     ") - 3;
     column += printf(" %.*s", n, at);
     at += n;
@@ -443,36 +547,122 @@ static void info_print_command(
   printf("\n");
   insitu__text_buffer_free(&b);
 }
+/* What all commands begin with: archive and variables. False: a name cannot stand in one. */
+static bool info_command_words(const struct info_suggestion *s, struct insitu__text_buffer *b) {
+  bool plain = info_is_plain(s->shown) && !s->desc.n_options;
+  insitu__text_buffer_printf(b, "%s", s->shown);
+  for (uint64_t i = 0; i < s->desc.n_variables; i++) {
+    const insitu_variable *v = &s->variables[i];
+    bool begins = !i || v->fixed != v[-1].fixed;
+    plain = plain && info_is_plain(v->label) && info_is_plain(v->path);
+    insitu__text_buffer_printf(
+        b, "%s%s", begins ? v->fixed ? " --fixed " : " --var " : ",", v->label);
+    if (strcmp(v->label, v->path)) insitu__text_buffer_printf(b, "=%s", v->path);
+  }
+  return plain && !b->failed;
+}
+/* Another way to draw samples of the same variables: by several axes, or patches. */
+struct info_way {
+  const char *what;
+  insitu_axis axes[INSITU__MAX_DIMS];
+  uint64_t n_axes, patches;
+};
+/* Whether it opens, and fits the memory. */
+static bool info_try_way(const struct info_suggestion *s, const struct info_way *way) {
+  static struct info_suggestion variant;
+  info_variant(s, &variant);
+  variant.desc.sample_dim = NULL;
+  variant.desc.sample_axis = 0;
+  variant.desc.axes = way->axes;
+  variant.desc.n_axes = way->n_axes;
+  variant.desc.patches = way->patches;
+  variant.desc.batch_size = 16;
+  variant.desc.block_chunks = variant.desc.unit_chunks = variant.desc.prefetch_depth = 0;
+  bool fits = info_try(&variant) == INSITU_OK && info_fits(&variant);
+  insitu_loader_close(&variant.loader);
+  return fits;
+}
+static void info_print_way(const struct info_suggestion *s, const char *words,
+    const struct info_way *way, const char *batch) {
+  struct insitu__text_buffer b = {0};
+  bool plain = true;
+  for (uint64_t i = 0; i < way->n_axes; i++) {
+    const insitu_axis *axis = &way->axes[i];
+    plain = plain && info_is_plain(axis->dim) && !strchr(axis->dim, '/');
+    insitu__text_buffer_printf(&b, "%s%s", i ? "," : " --axes ", axis->dim);
+    if (axis->patch) insitu__text_buffer_printf(&b, "/%" PRIu64, axis->patch);
+  }
+  if (way->patches) insitu__text_buffer_printf(&b, " --patches %" PRIu64, way->patches);
+  insitu__text_buffer_printf(&b, " --batch-size 16");
+  if (plain && !b.failed && way->n_axes > 1 && info_try_way(s, way)) {
+    printf("\n  # %s\n", way->what);
+    info_print_command("", "plan", words, b.text);
+    insitu__text_buffer_printf(&b, "%s", batch);
+    if (!b.failed) info_print_command("", "cat", words, b.text);
+  }
+  insitu__text_buffer_free(&b);
+}
+/* Samples along every axis that is like one of samples: forecasts by init and lead, members,
+ * planes of an image. And patches of its pictures. */
+static void info_print_ways(
+    const struct info *f, const struct info_suggestion *s, const char *words) {
+  static const char *const names[] = {"init", "init_time", "reference_time",
+      "forecast_reference_time", "lead", "lead_time", "leadtime", "step", "prediction_timedelta",
+      "forecast_period", "number", "member", "ensemble", "realization", "t", "z"};
+  const struct info_array *a = info_first(s);
+  if (!a || !s->config->sample_dim) return;
+  struct info_way several = {.what = "samples along several axes: each row is one index on each"};
+  for (unsigned d = 0; d < a->ndim; d++) {
+    bool drawn = d == info_sample_axis(a) || info_is_one_of(a->dim[d], names, TOOL_COUNT(names));
+    if (drawn && a->shape[d] > 1) several.axes[several.n_axes++].dim = a->dim[d];
+  }
+  bool told = several.n_axes && info_coordinate_of(f, s, several.axes[0].dim);
+  info_print_way(s, words, &several,
+      told ? " --split all --coordinates --batch 0,0 --text" : " --split all --batch 0,0 --text");
+  if (!a->image) return;
+  struct info_way patches = several;
+  patches.what = "random patches, drawn anew in each epoch: each row is one";
+  patches.patches = 16;
+  for (unsigned d = 0; d < a->ndim; d++) {
+    bool plane = a->dim[d] && (!strcasecmp(a->dim[d], "y") || !strcasecmp(a->dim[d], "x"));
+    if (!plane || a->shape[d] < 2) continue;
+    uint64_t patch = 256;
+    while (patch > 1 && patch * 2 > a->shape[d]) patch /= 2;
+    patches.axes[patches.n_axes++] = (insitu_axis){.dim = a->dim[d], .patch = patch};
+  }
+  if (patches.n_axes > several.n_axes) info_print_way(s, words, &patches, " --batch 0,0 --text");
+}
 /* The suggestion as command lines, which work as they stand; nothing where a name cannot be
  * written in one. */
 static void info_print_commands(const struct info *f, const struct info_suggestion *s) {
-  struct insitu__text_buffer b = {0};
+  struct insitu__text_buffer b = {0}, knobs = {0};
   char select[80], more[120];
-  bool plain = info_is_plain(s->shown) && !s->desc.n_options;
-  if (s->config->sample_dim) plain = plain && info_is_plain(s->config->sample_dim);
-  insitu__text_buffer_printf(&b, "%s --var ", s->shown);
-  for (uint64_t i = 0; i < s->desc.n_variables; i++) {
-    const insitu_variable *v = &s->variables[i];
-    plain = plain && info_is_plain(v->label) && info_is_plain(v->path);
-    insitu__text_buffer_printf(&b, "%s%s", i ? "," : "", v->label);
-    if (strcmp(v->label, v->path)) insitu__text_buffer_printf(&b, "=%s", v->path);
+  bool plain = info_command_words(s, &b);
+  if (s->config->sample_dim) {
+    plain = plain && info_is_plain(s->config->sample_dim);
+    insitu__text_buffer_printf(&knobs, " --sample-dim %s", s->config->sample_dim);
+  } else if (s->config->sample_axis) {
+    insitu__text_buffer_printf(&knobs, " --sample-axis %d", (int)s->config->sample_axis);
   }
-  if (s->config->sample_dim)
-    insitu__text_buffer_printf(&b, " --sample-dim %s", s->config->sample_dim);
-  if (!s->config->sample_dim && s->config->sample_axis)
-    insitu__text_buffer_printf(&b, " --sample-axis %d", (int)s->config->sample_axis);
-  insitu__text_buffer_printf(&b, " --batch-size %" PRIu64 " --block-chunks %" PRIu64,
+  insitu__text_buffer_printf(&knobs, " --batch-size %" PRIu64 " --block-chunks %" PRIu64,
       s->config->batch_size, s->config->block_chunks);
   if (s->config->unit_chunks > 1)
-    insitu__text_buffer_printf(&b, " --unit-chunks %" PRIu64, s->config->unit_chunks);
-  if (plain && !b.failed && !s->n_slices && !s->n_left_out) {
+    insitu__text_buffer_printf(&knobs, " --unit-chunks %" PRIu64, s->config->unit_chunks);
+  if (plain && !knobs.failed && !s->n_slices && !s->n_left_out) {
+    struct insitu__text_buffer whole = {0};
+    insitu__text_buffer_printf(&whole, "%s%s", b.text, knobs.text);
     info_select_text(f, s, select, sizeof select);
-    info_print_command("\n", "plan", b.text, "");
     snprintf(more, sizeof more, " --select '%s'", select);
-    if (select[0]) info_print_command("", "plan", b.text, more);
-    info_print_command("", "cat", b.text, " --batch 0,0 --text");
+    if (!whole.failed) {
+      info_print_command("\n", "plan", whole.text, "");
+      if (select[0]) info_print_command("", "plan", whole.text, more);
+      info_print_command("", "cat", whole.text, " --batch 0,0 --text");
+    }
+    insitu__text_buffer_free(&whole);
+    info_print_ways(f, s, b.text);
   }
   insitu__text_buffer_free(&b);
+  insitu__text_buffer_free(&knobs);
 }
 static void info_print_suggestion(const struct info *f, const struct info_suggestion *s) {
   char a[16], b[16], c[16], d[16], text[400];
@@ -501,11 +691,13 @@ static void info_print_suggestion(const struct info *f, const struct info_sugges
     }
   }
   snprintf(text, sizeof text,
-      "%s = %" PRIu64 " batches of %s + %s in flight + %s tables%s%s; the limit is %s",
+      "%s = %" PRIu64 " batches of %s + %s in flight + %s tables%s%s%s%s; the limit is %s",
       tool_bytes(a, info_plan_bytes(p)), p->slabs, tool_bytes(b, p->slab_bytes),
       tool_bytes(c, p->inflight_bytes), tool_bytes(d, p->table_bytes),
       p->cache_bytes ? " + shard indexes in " : "",
       p->cache_bytes ? tool_bytes((char[16]){0}, p->cache_bytes) : "",
+      p->fixed_bytes ? " + fixed arrays in " : "",
+      p->fixed_bytes ? tool_bytes((char[16]){0}, p->fixed_bytes) : "",
       tool_bytes((char[16]){0}, s->config->memory_budget));
   info_line("memory", text);
   if (s->n_slices || s->n_other)
@@ -552,5 +744,26 @@ static void info_print_axis(const struct info_axis *x) {
     printf("  %13" PRIu64 "  %13s  %12s  %12s\n", a->z.chunk[axis],
         tool_count(per, info_chunks_per_sample(a)), tool_bytes(sample, a->decoded / a->shape[axis]),
         tool_bytes(whole, chunk));
+  }
+}
+/* Arrays that have no samples, but whose axes those with samples have. */
+static void info_print_fixed(const struct info *f) {
+  bool any = false;
+  for (uint64_t i = 0; i < f->n; i++) {
+    const struct info_array *a = &f->arrays[i];
+    char size[16];
+    if (!a->fixed) continue;
+    if (!any)
+      printf("\n%sWithout samples%s: fixed variables, which every batch shows whole\n",
+          tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN));
+    printf("    ");
+    tool_put_padded(a->path, 0);
+    printf(" (");
+    for (unsigned d = 0; d < a->ndim; d++) {
+      printf("%s", d ? ", " : "");
+      tool_put_padded(a->dim[d], 0);
+    }
+    printf(")  %s\n", tool_bytes(size, a->decoded));
+    any = true;
   }
 }

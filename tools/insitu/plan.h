@@ -54,8 +54,11 @@ static bool plan_try(
   return ok;
 }
 
-/* Larger units until chunks are hardly read twice, then longer windows where that mixes too little.
- */
+/* What the rule aims at that chooses units by default: see ORDER BY DEFAULT in the manual. */
+#define PLAN_DECODED 1.15
+
+/* Larger units until chunks are hardly decoded twice, then longer windows where that mixes too
+ * little. */
 static void plan_hint_reads(struct plan *p, int split) {
   const insitu_plan *now = &p->cost[split].plan;
   const insitu_loader_desc *c = insitu_loader_config(p->loader);
@@ -66,18 +69,18 @@ static void plan_hint_reads(struct plan *p, int split) {
   for (uint64_t k = 2; k <= 64 && k * c->unit_chunks <= c->block_chunks; k *= 2) {
     d.unit_chunks = k * c->unit_chunks;
     if (!plan_try(p, &d, split, &better)) break;
-    if (better.amplification < 0.98 * best.amplification) {
+    if (better.decode_amplification < 0.98 * best.decode_amplification) {
       best = better;
       units = d.unit_chunks;
     }
-    if (better.amplification <= 1.1) break;
+    if (better.decode_amplification <= PLAN_DECODED) break;
   }
   if (!units) {
     plan_say(p,
-        "%s: every chunk is read %.2f times. Larger unit_chunks do not help here: use fewer "
+        "%s: every chunk is decoded %.2f times. Larger unit_chunks do not help here: use fewer "
         "offsets and steps, a larger "
         "block_chunks, or another chunking.",
-        config_split_words[split], now->amplification);
+        config_split_words[split], now->decode_amplification);
     return;
   }
   d.unit_chunks = units;
@@ -92,15 +95,15 @@ static void plan_hint_reads(struct plan *p, int split) {
   if (blocks != c->block_chunks) snprintf(knob, sizeof knob, " and block_chunks %" PRIu64, blocks);
   if (now->variance_ratio > 0)
     plan_say(p,
-        "%s: every chunk is read %.2f times, because windows reach beyond their chunks. "
+        "%s: every chunk is decoded %.2f times, because windows reach beyond their chunks. "
         "unit_chunks %" PRIu64 "%s would make it %.2f, with a variance ratio of %.2f.",
-        config_split_words[split], now->amplification, units, knob, best.amplification,
-        best.variance_ratio);
+        config_split_words[split], now->decode_amplification, units, knob,
+        best.decode_amplification, best.variance_ratio);
   else
     plan_say(p,
-        "%s: every chunk is read %.2f times, because windows reach beyond their chunks. "
+        "%s: every chunk is decoded %.2f times, because windows reach beyond their chunks. "
         "unit_chunks %" PRIu64 " would make it %.2f.",
-        config_split_words[split], now->amplification, units, best.amplification);
+        config_split_words[split], now->decode_amplification, units, best.decode_amplification);
 }
 /* Fewer batches ahead, which does not change the order; then smaller windows. */
 static void plan_hint_memory(struct plan *p, int split) {
@@ -184,11 +187,11 @@ static void plan_hints(struct plan *p) {
   for (int i = 0; i < PLAN_SPLITS; i++) {
     const struct plan_cost *c = &p->cost[i];
     if (c->status != INSITU_OK || (p->only >= 0 ? i != p->only : i == INSITU_ALL)) continue;
-    if (c->plan.amplification > 1.1 && !reads) plan_hint_reads(p, i);
+    if (c->plan.decode_amplification > PLAN_DECODED && !reads) plan_hint_reads(p, i);
     if (plan_memory(&c->plan) > budget && !memory) plan_hint_memory(p, i);
     if (c->plan.variance_ratio > 2) plan_hint_mixing(p, i);
     plan_hint_drops(p, i);
-    reads = reads || c->plan.amplification > 1.1;
+    reads = reads || c->plan.decode_amplification > PLAN_DECODED;
     memory = memory || plan_memory(&c->plan) > budget;
   }
   p->refused = memory;
@@ -218,7 +221,8 @@ static void plan_print_head(const struct plan *p) {
   if (c->n_axes) {
     char space[400];
     printf("  axes: %s", insitu__describe_space(p->loader, space, sizeof space));
-    if (c->n_axes > 1) printf("; the split is along number %d", (int)c->split_axis);
+    bool samples = p->loader->geometry.n_drawn > 0; /* else a single image, which is not split */
+    if (c->n_axes > 1 && samples) printf("; the split is along number %d", (int)c->split_axis);
     printf("\n");
   }
   printf("  one batch: %" PRIu64 " samples, %s", c->batch_size, tool_bytes(text, bytes));
@@ -239,8 +243,9 @@ static const struct plan_row {
     PLAN_ROW("samples that can be drawn", COUNT, plan.samples), {"reading", NULL, PLAN_TITLE, 0},
     PLAN_ROW("chunks read", COUNT, plan.reads), PLAN_ROW("different chunks", COUNT, plan.distinct),
     PLAN_ROW("amplification: reads of each", RATIO, plan.amplification),
+    PLAN_ROW("decodes of each, in parts", RATIO, plan.decode_amplification),
     PLAN_ROW("dedup: uses of each read", RATIO, plan.dedup),
-    PLAN_ROW("decoded", BYTES, plan.read_bytes), {"mixing", NULL, PLAN_TITLE, 0},
+    PLAN_ROW("decoded, if whole", BYTES, plan.read_bytes), {"mixing", NULL, PLAN_TITLE, 0},
     PLAN_ROW("units that are moved", COUNT, plan.units),
     PLAN_ROW("samples of a unit", COUNT, plan.unit_rows), PLAN_ROW("lanes", COUNT, plan.lanes),
     PLAN_ROW("units of a lane's window", COUNT, plan.window),
@@ -251,6 +256,9 @@ static const struct plan_row {
     {"memory", NULL, PLAN_TITLE, 0}, PLAN_ROW("batches in the ring", COUNT, plan.slabs),
     PLAN_ROW("one batch", BYTES, plan.slab_bytes), PLAN_ROW("all of them", BYTES, ring_bytes),
     PLAN_ROW("tables", BYTES, plan.table_bytes),
+    PLAN_ROW("of these, for kept chunks", BYTES, plan.kept_bytes),
+    PLAN_ROW("batches, if rows are scattered", BYTES, plan.scatter_bytes),
+    PLAN_ROW("and kept chunks, if gathered", BYTES, plan.gather_bytes),
     PLAN_ROW("fixed arrays, of the loader", BYTES, plan.fixed_bytes),
     PLAN_ROW("chunks in flight, of the loader", BYTES, plan.inflight_bytes),
     PLAN_ROW("indexes of shards, coordinate", BYTES, plan.cache_bytes),
