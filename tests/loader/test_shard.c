@@ -1249,34 +1249,44 @@ static void test_merging_in_a_bunch(void **state) {
   }
 }
 
-/* A bunch where one chunk of a run is damaged, or the run reaches past the end of the object: the
- * error is of that chunk, and the other rows come. */
+/* An epoch over a bunch where one chunk of a run is damaged, or where the run reaches past the end
+ * of the object: the error is of that chunk, and the other rows come. True where the loader took
+ * the object for one that is in the page cache. */
+static bool damaged_in_a_bunch(const char *root, const struct support_array *a, int m, bool cut) {
+  uint64_t n = a->shape[1];
+  support_make(root, a);
+  insitu_loader_desc d = all_at_once(root, m, 1);
+  d.on_bad_chunk = INSITU_FILL;
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
+  epoch_or_fail(it, a);
+  struct file f = load(root, a, 0, 0, 0);
+  unsigned char *e = entry(&f, n, cut ? n - 1 : 3);
+  if (!cut) memset(f.bytes + insitu__base_load64(e), 0x55, 8);
+  save(&f, cut ? insitu__base_load64(e) + 4 : f.n);
+  insitu_stats before = stats_of(ld);
+  epoch_or_fail(it, NULL);
+  assert_int_equal(stats_of(ld).bad_chunks, 1);
+  assert_int_equal(stats_of(ld).reads - before.reads, n);
+  insitu_iter_close(&it); /* waits for what is in flight */
+  bool cached = ld->sched.untried == 0;
+  insitu_loader_close(&ld);
+  return cached;
+}
+
+/* A damaged chunk is not taken for one that is missing in the page cache. The kernel may really
+ * miss pages on a busy machine, so some tries may say so, but not each of them. */
 static void test_merging_damaged(void **state) {
   (void)state;
   const char *root = support_path("bunchbad");
-  enum { N = 16 };
-  struct support_array a = side_by_side(N, 1, 512);
   for (int cut = 0; cut < 2; cut++) {
+    struct support_array a = side_by_side(16, 1, 512);
     a.zstd = !cut;
-    support_make(root, &a);
     EACH_MODE (m) {
-      insitu_loader_desc d = all_at_once(root, m, 1);
-      d.on_bad_chunk = INSITU_FILL;
-      insitu_loader *ld = open_or_fail(&d);
-      insitu_iter *it = iter_or_fail(ld, INSITU_ALL);
-      epoch_or_fail(it, &a);
-      struct file f = load(root, &a, 0, 0, 0);
-      unsigned char *e = entry(&f, N, cut ? N - 1 : 3);
-      if (!cut) memset(f.bytes + insitu__base_load64(e), 0x55, 8);
-      save(&f, cut ? insitu__base_load64(e) + 4 : f.n);
-      insitu_stats before = stats_of(ld);
-      epoch_or_fail(it, NULL);
-      assert_int_equal(stats_of(ld).bad_chunks, 1);
-      assert_int_equal(stats_of(ld).reads - before.reads, N);
-      insitu_iter_close(&it);                 /* waits for what is in flight */
-      assert_int_equal(ld->sched.untried, 0); /* those before the bad one were there */
-      insitu_loader_close(&ld);
-      support_make(root, &a);
+      bool cached = false;
+      for (int tries = 0; !cached && tries < 20; tries++)
+        cached = damaged_in_a_bunch(root, &a, m, cut);
+      assert_true(cached);
     }
     support_remove(root);
   }
