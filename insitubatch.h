@@ -954,7 +954,8 @@ enum {
    * coordinates, time_us and calendar; insitu_plan has space, dropped and fixed_bytes;
    * insitu_order_desc has classes. Version 6: insitu_loader_desc has samples, n_samples and
    * assembly; insitu_axis has edge; insitu_plan has assembly, kept_bytes, scatter_bytes,
-   * gather_bytes and decode_amplification, and its dropped has INSITU_DROP_LIST. */
+   * gather_bytes and decode_amplification, and its dropped has INSITU_DROP_LIST; insitu_variable
+   * has ops and mask, insitu_loader_desc has stats. */
   INSITU_API = 6,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -1053,6 +1054,41 @@ typedef struct insitu_slice {
   int64_t start, stop; /* elements [start, stop); stop 0: to the end */
 } insitu_slice;
 
+/* An operation on each element of a variable, x. What a and b mean, and what zero means:
+ *   INSITU_OP_NORM     (x - a) / b: a mean, b standard deviation. Both 0, and no lists: the numbers
+ *                      come from desc.stats
+ *   INSITU_OP_SCALE    x * a
+ *   INSITU_OP_SHIFT    x + a
+ *   INSITU_OP_CLIP     a where x is less, b where x is greater
+ *   INSITU_OP_LOG1P    log(1 + x / a); a 0: 1
+ *   INSITU_OP_ASINH    asinh(x / a); a 0: 1
+ *   INSITU_OP_FILL     a where x is missing: NaN, or by the array's attributes (_FillValue,
+ *                      missing_value; see FORMATS in the manual)
+ *   INSITU_OP_REPLACE  b where x equals a; a value that stands for missing: b a number, or NaN
+ *   INSITU_OP_MISSING  1 where x is missing, else 0: what a variable that `mask` made ends with */
+enum {
+  INSITU_OP_NORM = 1,
+  INSITU_OP_SCALE = 2,
+  INSITU_OP_SHIFT = 3,
+  INSITU_OP_CLIP = 4,
+  INSITU_OP_LOG1P = 5,
+  INSITU_OP_ASINH = 6,
+  INSITU_OP_FILL = 7,
+  INSITU_OP_REPLACE = 8,
+  INSITU_OP_MISSING = 9
+};
+typedef struct insitu_op {
+  int32_t kind; /* INSITU_OP_... */
+  double a, b;
+  /* Instead of a, and of b where the operation has one: n numbers each, one for each element that
+   * the variable shows of the axis `dim`, in the order in which it shows them. dim: its name or, of
+   * an axis without a name, its number. All operations of a variable name the same axis, which is
+   * no sample axis and has no patch. */
+  const char *dim;
+  const double *as, *bs;
+  uint64_t n;
+} insitu_op;
+
 /* A labelled view of a stored array: an output of a batch or, with `into`, channels of one. Several
  * variables may share an array; each of its chunks is then read and decoded once per window for all
  * of them. Shape in the batch: (rows[, channels][, n_steps], the other axes in stored order, as
@@ -1097,6 +1133,13 @@ typedef struct insitu_variable {
   /* 1: an array that is the same for all samples (orography, a mask, latitudes). Every batch shows
    * it, without an axis of rows; see FIXED VARIABLES in the manual */
   int32_t fixed;
+  /* optional: what is done with each element, in this order; see OPERATIONS in the manual */
+  const insitu_op *ops;
+  uint64_t n_ops;
+  /* optional: label of a further output of the batch, of the same shape and of INSITU_U8: 1 where
+   * the element was missing before all ops, else 0. insitu_loader_config shows it as a variable of
+   * its own, behind the others. */
+  const char *mask;
 } insitu_variable;
 
 /* ---- the loader's configuration ---- */
@@ -1302,6 +1345,8 @@ typedef struct insitu_loader_desc {
   /* Path of a JSON manifest that decides the split instead, or excludes samples, or both; see
    * EXCLUSIONS in the manual. */
   const char *manifest;
+  /* Path of a file of statistics, for each INSITU_OP_NORM without numbers; NULL: none. */
+  const char *stats;
   /* holes */
   int32_t on_bad_chunk; /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
   /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where a variable that shows some of the
@@ -25586,6 +25631,14 @@ static insitu_status insitu__geometry_check_fixed(
   return INSITU_OK;
 }
 
+/* What the operations of a variable can get wrong. */
+static insitu_status insitu__geometry_check_ops(
+    const insitu_variable *v, const char *label, insitu_error *err) {
+  if (!v->n_ops && !v->mask) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+      "open, variable %s: this build knows neither ops nor mask; leave them out", label);
+}
+
 /* What a desc's variables can get wrong without looking at any array. */
 static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insitu_error *err) {
   if (!desc->n_variables && desc->plan_only) return INSITU_OK;
@@ -25620,7 +25673,8 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
           "open, variable %s: place %d, device %d: no such place; use INSITU_HOST to "
           "INSITU_DEVICE_OR_HOST, and devices below 64",
           label, v->place, v->device);
-    insitu_status status = insitu__geometry_check_fixed(v, label, err);
+    insitu_status status = insitu__geometry_check_ops(v, label, err);
+    if (!status) status = insitu__geometry_check_fixed(v, label, err);
     if (!status) status = insitu__geometry_check_names(desc, i, err);
     if (!status) status = insitu__geometry_check_map(desc, i, err);
     if (status) return status;
@@ -35794,6 +35848,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(split_spill, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(split_gap, U64, DEFAULT, INSITU__MAX_LISTED_CHUNKS),
     INSITU__CONFIG_FIELD(manifest, TEXT, DESC, 0),
+    INSITU__CONFIG_FIELD(stats, TEXT, DESC, 0),
     INSITU__CONFIG_FIELD_WORD(on_bad_chunk, insitu__config_hole_words, DEFAULT, INSITU_FILL),
     INSITU__CONFIG_FIELD_WORD(on_absent_chunk, insitu__config_hole_words, DEFAULT, INSITU_FILL),
     INSITU__CONFIG_FIELD(prefetch_depth, U64, ARCHIVE, INSITU__MAX_DEPTH),
@@ -35854,6 +35909,18 @@ static void insitu__config_origin_init(insitu_loader *ld) {
 
 /* ---- the copy of a desc ---- */
 
+/* Copies the operations of a variable, and their lists. */
+static void insitu__config_keep_ops(insitu_loader *ld, insitu_variable *v, bool *ok) {
+  insitu_op *ops = insitu__config_keep_list(ld, v->ops, v->n_ops, sizeof *ops, ok);
+  for (uint64_t k = 0; *ok && k < v->n_ops; k++) {
+    insitu_op *op = &ops[k];
+    insitu__config_keep_text(ld, &op->dim, ok);
+    if (op->as) op->as = insitu__config_keep_list(ld, op->as, op->n, sizeof *op->as, ok);
+    if (op->bs) op->bs = insitu__config_keep_list(ld, op->bs, op->n, sizeof *op->bs, ok);
+  }
+  v->ops = ops;
+}
+
 /* Copies what a variable points to. */
 static void insitu__config_keep_variable(insitu_loader *ld, insitu_variable *v, bool *ok) {
   v->label = insitu__geometry_label(v);
@@ -35867,6 +35934,8 @@ static void insitu__config_keep_variable(insitu_loader *ld, insitu_variable *v, 
   for (uint64_t k = 0; *ok && k < v->n_slices; k++)
     insitu__config_keep_text(ld, &slices[k].dim, ok);
   v->slices = slices;
+  insitu__config_keep_ops(ld, v, ok);
+  insitu__config_keep_text(ld, &v->mask, ok);
 }
 
 /* Copies a desc and everything it points to; false: no memory. */
