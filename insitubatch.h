@@ -32501,6 +32501,7 @@ struct insitu__loader_iter_user {
 struct insitu__loader_iter_shared {
   struct insitu__loader_slab *free;
   uint64_t next;         /* the batch to be delivered next */
+  uint64_t woken;        /* what `next` was when the user's thread last woke the reactor */
   uint64_t assigned;     /* one past the last batch that has a slab */
   uint64_t uploaded;     /* the batch to be copied to devices next */
   uint64_t held;         /* slabs that users hold, or their exports */
@@ -39520,6 +39521,9 @@ static void insitu__kept_start(insitu_iter *it, struct insitu__loader_slab *slab
  * State: struct insitu_iter, cut by owner. Sub-rooms name their thread; the _await functions
  * suspend. */
 
+/* One part in so many of the prefetched batches is delivered before next wakes the reactor. */
+#define INSITU__PASS_WAKE_SHARE 4
+
 /* ---- slabs (reactor thread; recycled by any thread, under the lock) ---- */
 
 /* Hides a free slab's memory from the program, where a sanitizer runs. */
@@ -40552,6 +40556,7 @@ static void insitu__pass_move_await(void *arg) {
   if (m->other) insitu__pass_turn(m);
   uint64_t number = m->epoch * it->batches + m->batch, epoch = number / it->batches;
   it->shared.next = it->shared.assigned = it->start = it->shared.uploaded = number;
+  it->shared.woken = number;
   it->sched.tile_waits = false;
   it->shared.blocked_by = INSITU__DEVICE_IDLE;
   memset(&it->sched.unprepared, 0, sizeof it->sched.unprepared);
@@ -41135,9 +41140,26 @@ failed:
   return it->shared.error.status;
 }
 
+/* Whether the reactor is to be woken, since it may prefetch more after so many were delivered. To
+ * wake a thread costs as much as to read some small chunks. Where many batches are prefetched, the
+ * reactor is woken once for a quarter of them: the others are ready, or on their way, while it
+ * sleeps. Where the next one is not ready, it is woken for each. With the lock held. */
+static bool insitu__pass_wakes(insitu_iter *it) {
+  uint64_t ahead = insitu__base_min(it->n_ring, it->loader->config.prefetch_depth);
+  uint64_t next = it->shared.next, delivered = next - it->shared.woken;
+  bool ready = it->shared.assigned > next &&
+               !atomic_load_explicit(&it->ring[next % it->n_ring]->pending, memory_order_relaxed);
+
+  if (!delivered) return false;
+  if (ready && delivered < ahead / INSITU__PASS_WAKE_SHARE) return false;
+  it->shared.woken = next;
+  return true;
+}
+
 /* Waits for news of the iterator until the deadline (monotonic nanoseconds, INT64_MAX: for ever);
  * lock held before and after. */
 static void insitu__pass_wait(insitu_iter *it, int64_t deadline) {
+  if (insitu__pass_wakes(it)) insitu__reactor_wake(&it->loader->reactor);
   if (it->loader->config.inline_io) {
     pthread_mutex_unlock(&it->lock);
     int64_t left = deadline == INT64_MAX ? -1 : deadline - insitu__base_now();
@@ -42878,9 +42900,9 @@ INSITU_DEF insitu_status insitu_iter_next(
   if (it->shared.blocked_by)
     insitu__report_blocked_by(it, it->shared.blocked_by, it->shared.blocked_at, insitu__base_now());
   it->shared.next_began = 0;
+  bool wakes = status == INSITU_END || (status == INSITU_OK && insitu__pass_wakes(it));
   pthread_mutex_unlock(&it->lock);
-  /* one more batch may be prefetched */
-  if (status == INSITU_OK || status == INSITU_END) insitu__reactor_wake(&ld->reactor);
+  if (wakes) insitu__reactor_wake(&ld->reactor);
   int64_t now = insitu__base_now();
   insitu__report_next_ends(it, begin, now, status, *out);
   if (status == INSITU_END) insitu__report_lap_log(it, now);
