@@ -508,6 +508,18 @@
  *   (variance_ratio and gap_score: 1 is ideal). A larger block_chunks mixes more units, and takes
  *   memory.
  *
+ *   How many requests a remote store has in flight is found while the job runs. They begin with as
+ *   many as max_inflight and max_connections allow by default, so that the first batches do not
+ *   wait; then fewer are tried, and are kept where they bring as many bytes, since more would only
+ *   wait for each other. A server that answers 429 or 503 gets half as many. More are tried from
+ *   time to time, and at once when the throughput jumps; while the consumer is the limit nothing is
+ *   tried. The log (info) says where the number settles, with throughput and latency. Memory,
+ *   order and values are not touched. With HTTP/2 the same number counts the streams, and with
+ *   redirects to several hosts the requests to all of them together. Processes that share a server
+ *   come to equal shares if their highest numbers are equal. Setting max_inflight or the option
+ *   max_connections fixes the number, but for 429 and 503; insitu_loader_describe shows the
+ *   highest one. If the log's number is that one, a higher max_inflight may be faster.
+ *
  *   A first batch that is late (insitu_stats.first_batch_s): consolidate the metadata, and let
  *   windows be smaller: the first batch waits for the first units of every lane. insitu_stats has
  *   the retries and the requests that a server refused, and the log warns when nothing came through
@@ -682,7 +694,8 @@
  *     stall_timeout (20s)            without stall_bytes (1024) in a second
  *     max_retries (10)               3 until a server has answered at all
  *     retry_timeout (180s)           of all retries of a request
- *     max_connections                as max_inflight, at least 64; at most 256 by default
+ *     max_connections                as max_inflight, at least 64; at most 256 by default; fewer
+ *                                    where fewer bring as much, unless either of both is given
  *     http_version (1.1)             the faster one here; or 2
  *     proxy_url, proxy_excludes      else http_proxy, https_proxy, no_proxy of the environment
  *     ca_bundle                      a file of certificates
@@ -878,6 +891,7 @@
  *   >>reactor    the loop, workers, timers, gates
  *   >>sign       SHA-256, request signatures, dates, XML and INI of cloud services
  *   >>names      addresses of host names, proxies
+ *   >>tune       how many requests are in flight at once
  *   >>http       requests, by libcurl
  *   >>settings   options, environment and urls of remote stores
  *   >>auth       credentials of remote stores: where they come from, how they are renewed
@@ -1361,7 +1375,9 @@ typedef struct insitu_loader_desc {
    * same fields and it takes less memory. See HOW IT WORKS in the manual. */
   int32_t assembly;
   /* Chunks being read or decoded at once (32, fewer above 1 MiB each, more up to 64 KiB each; of a
-   * remote store 128 MiB of them, but 64 to 256, inner chunks of shards up to 1024). */
+   * remote store 128 MiB of them, but 64 to 256, inner chunks of shards up to 1024). By default
+   * requests to a remote store become fewer where fewer bring as much; a number that is given here,
+   * or by the option max_connections, is kept to. See MY JOB IS SLOW in the manual. */
   uint64_t max_inflight;
   uint64_t decode_threads; /* default: the cores this process may use */
   /* bytes, over all iterators; default: half of the memory this process may use */
@@ -8941,6 +8957,254 @@ static bool insitu__names_proxy(const char *proxy, char out[256]) {
 }
 #endif
 
+/* >>tune --------------------------------------------------------------------------------------- */
+/* How many requests a remote store has in flight: the fewest that bring about the most bytes.
+ *
+ * The limit begins at `most`, so that the search makes no short run slower. After a change as many
+ * answers go by as requests were in flight; then a window opens, in which two answers for each
+ * request in flight are timed. A test compares windows at the chosen limit with windows at another
+ * one, in the order A B | B A | A B and so on, until the pairs agree. The lower limit wins unless
+ * the higher one brings more than a tenth of what it would if every request more brought its share.
+ * The winner is the chosen limit. After a success the search goes on in the same direction, by
+ * larger steps; after a failure it turns round, with smaller steps and ever longer pauses. A
+ * throughput that jumps ends the pause: the world has changed.
+ *
+ * A window with less than three quarters of its limit in flight is no evidence: what consumes the
+ * bytes is slower, and the chosen limit stays. A server that asks to slow down halves it.
+ * Throughput decides, and latency only when the first test begins: latency also rises where a
+ * server is worth more requests. Ranks that share a full server each gain by more requests, and so
+ * come to the same limit, `most`; with the same limit they have equal shares.
+ *
+ * State: struct insitu__tune, one per remote store, the reactor thread's. The functions have no
+ * clock and wait for nothing. Times are nanoseconds. */
+/* answers of a window, at least */
+#define INSITU__TUNE_ANSWERS 32
+/* duration of a window, at least, so that bursts even out */
+#define INSITU__TUNE_SHORT 50000000
+/* pairs of windows after which a test without a result ends */
+#define INSITU__TUNE_PAIRS 8
+/* windows of a pause: before the first test; behind one failure; behind many */
+#define INSITU__TUNE_FIRST 16
+#define INSITU__TUNE_PAUSE 4
+#define INSITU__TUNE_LONGEST 32
+
+struct insitu__tune {
+  bool on;            /* false: the user has set the limit, and only the server lowers it */
+  double most, limit; /* requests in flight */
+
+  /* The search. */
+  uint64_t chosen, other; /* the limit, and the one that a test compares it with; 0: no test */
+  bool up, wide;          /* the next test tries a higher limit; by a factor of 2 instead of 1.5 */
+  bool again;             /* the last test had a success in the same direction */
+  bool settled;           /* neither a higher nor a lower limit was better */
+  unsigned failures;      /* of tests since the last success */
+  unsigned wait, pause;   /* windows until the next test, and behind the next failure */
+  double usual;           /* bytes a nanosecond at the chosen limit; 0: not known */
+
+  /* The test. */
+  unsigned at, pairs;  /* windows and pairs so far */
+  double rate[2];      /* the latest windows' at the chosen limit and at the other one */
+  double sum, squares; /* of the pairs' distances from the line between both outcomes */
+
+  /* The window. */
+  uint64_t skip, answers, bytes;
+  int64_t since, last; /* its begin, and the latest event */
+  double area, waited; /* requests in flight over time; latencies */
+
+  /* The shortest latency so far, and the mean of the latest window at the chosen limit. */
+  double shortest, latency;
+  uint64_t told; /* the limit that insitu__tune_news has told; 0: none */
+};
+
+/* Whether the search has settled at a limit that is not about the one that was told before. */
+static bool insitu__tune_news(struct insitu__tune *t) {
+  bool same = t->chosen * 2 <= t->told * 3 && t->told * 2 <= t->chosen * 3;
+
+  if (!t->on || !t->settled || same) return false;
+  t->told = t->chosen;
+  return true;
+}
+
+#ifndef INSITU_NO_CURL
+/* Begins, or begins anew, with n requests in flight at most. */
+static void insitu__tune_init(struct insitu__tune *t, uint64_t n, bool on) {
+  *t = (struct insitu__tune){.on = on, .most = (double)n, .limit = (double)n, .chosen = n};
+  t->wait = INSITU__TUNE_FIRST;
+  t->pause = INSITU__TUNE_PAUSE;
+}
+
+static void insitu__tune_open(struct insitu__tune *t, int64_t now) {
+  t->answers = t->bytes = 0;
+  t->since = t->last = now;
+  t->area = t->waited = 0;
+}
+
+/* Goes on with another limit, or the same. Answers are skipped until no more requests than the new
+ * limit are in flight, or until those have come that were asked for at a lower one. */
+static void insitu__tune_go(
+    struct insitu__tune *t, int64_t now, uint64_t limit, uint64_t in_flight) {
+  t->skip = in_flight > limit ? in_flight - limit : in_flight;
+  if ((double)limit == t->limit) t->skip = 0;
+  t->limit = (double)limit;
+  insitu__tune_open(t, now);
+}
+
+/* The limit that the next test tries, or 0: there is none in that direction. */
+static uint64_t insitu__tune_next(const struct insitu__tune *t) {
+  uint64_t n = t->chosen, most = (uint64_t)t->most;
+
+  if (!t->up) return t->wide ? n / 2 : n * 2 / 3;
+  if (n >= most) return 0;
+  return insitu__base_min(most, t->wide ? 2 * n : n + (n + 1) / 2);
+}
+
+/* A pair of windows is complete. Returns 1: the other limit is better; -1: it is not; 0: go on. */
+static int insitu__tune_compare(struct insitu__tune *t) {
+  bool up = t->other > t->chosen;
+  double low = (double)(up ? t->chosen : t->other), high = (double)(up ? t->other : t->chosen);
+  double more = t->rate[up], less = t->rate[!up]; /* of the higher and of the lower limit */
+  double line = 1 - (1 - low / high) / 10;
+  double off = less / more - line; /* above 0: the lower limit is better */
+
+  t->sum += off;
+  t->squares += off * off;
+  double n = ++t->pairs, mean = t->sum / n;
+  double error = n > 1 ? (t->squares - n * mean * mean) / (n - 1) / n : 0; /* squared */
+  double least = 0.015 * 0.015 / n; /* what clocks and bursts make of windows */
+  if (error < least) error = least;
+
+  bool clear = n > 1 ? mean * mean > 4 * error : mean * mean > 0.15 * 0.15;
+  if (!clear) return t->pairs < INSITU__TUNE_PAIRS ? 0 : -1;
+  return (mean > 0) != up ? 1 : -1;
+}
+
+/* A test is over. */
+static void insitu__tune_decide(struct insitu__tune *t, bool better) {
+  if (better) {
+    t->chosen = t->other;
+    t->usual = t->rate[1];
+    t->wide |= t->again;
+    t->again = true;
+    t->failures = t->wait = 0;
+    t->pause = INSITU__TUNE_PAUSE;
+    t->settled = false;
+  } else {
+    t->again = t->wide = false;
+    t->up = !t->up;
+    t->wait = t->pause;
+    t->pause = insitu__base_min(2 * t->pause, INSITU__TUNE_LONGEST);
+    t->settled = ++t->failures > 1 || !insitu__tune_next(t);
+  }
+
+  t->other = 0;
+}
+
+/* A window outside a test is over. Begins a test when the pause is. */
+static void insitu__tune_rest(struct insitu__tune *t, double rate) {
+  bool first = t->usual <= 0;
+  bool jumped = !first && (rate > 1.4 * t->usual || rate < 0.7 * t->usual);
+
+  t->usual = first || jumped ? rate : t->usual + (rate - t->usual) / 8;
+  /* Requests that wait for each other make latencies long: the limit may be much too high. */
+  if (first && t->pause == INSITU__TUNE_PAUSE && t->latency > 3 * t->shortest) {
+    t->wide = true;
+    t->wait = 1;
+  }
+
+  if (jumped) {
+    t->wait = 0;
+    t->pause = INSITU__TUNE_PAUSE;
+    t->up = t->wide = true;
+  }
+
+  if (t->wait) {
+    t->wait--;
+    return;
+  }
+
+  t->other = insitu__tune_next(t);
+  if (!t->other) {
+    t->up = !t->up;
+    t->other = insitu__tune_next(t);
+  }
+  t->at = 1;
+  t->pairs = 0;
+  t->sum = t->squares = 0;
+  t->rate[0] = rate;
+}
+
+/* A window is over. */
+static void insitu__tune_judge(struct insitu__tune *t, int64_t now, uint64_t in_flight) {
+  double took = (double)(now - t->since), rate = (double)t->bytes / took;
+
+  if (t->limit == (double)t->chosen) t->latency = t->waited / (double)t->answers;
+  if (t->area < 0.75 * t->limit * took || !t->bytes) {
+    t->other = 0;
+  } else if (!t->other) {
+    insitu__tune_rest(t, rate);
+  } else {
+    t->rate[t->limit == (double)t->other] = rate;
+    int result = ++t->at % 2 ? 0 : insitu__tune_compare(t);
+    if (result) insitu__tune_decide(t, result > 0);
+  }
+
+  bool other = t->other && (t->at % 4 == 1 || t->at % 4 == 2);
+  insitu__tune_go(t, now, other ? t->other : t->chosen, in_flight);
+}
+
+/* The number of requests in flight is about to change from in_flight. */
+static void insitu__tune_count(struct insitu__tune *t, int64_t now, uint64_t in_flight) {
+  if (!t->last) t->since = t->last = now;
+  t->area += (double)in_flight * (double)(now - t->last);
+  t->last = now;
+}
+
+/* A request that began at `began` ends, with so many bytes; in_flight: with this one. */
+static void insitu__tune_done(
+    struct insitu__tune *t, int64_t now, uint64_t in_flight, int64_t began, uint64_t bytes) {
+  uint64_t limit = (uint64_t)t->limit;
+  double latency = (double)(now - began);
+
+  if (!t->on) return;
+  insitu__tune_count(t, now, in_flight);
+  if (t->shortest <= 0 || latency < t->shortest) t->shortest = latency;
+  if (t->skip) {
+    if (!--t->skip) insitu__tune_open(t, now);
+    return;
+  }
+
+  t->answers++;
+  t->bytes += bytes;
+  t->waited += latency;
+  /* Whole rounds of all requests, since they may come in waves. */
+  if (t->answers < INSITU__TUNE_ANSWERS || t->answers < 2 * limit || t->answers % limit) return;
+  if (now - t->since >= INSITU__TUNE_SHORT) insitu__tune_judge(t, now, in_flight - 1);
+}
+
+/* The server asked to slow down. */
+static void insitu__tune_throttled(struct insitu__tune *t, int64_t now, uint64_t in_flight) {
+  t->limit = t->limit > 2 ? t->limit / 2 : 1;
+  if (!t->on) return;
+  uint64_t limit = (uint64_t)t->limit;
+  t->chosen = limit;
+  t->limit = 0; /* which is another limit, in any case */
+  t->other = 0;
+  t->up = true;
+  t->wide = t->again = t->settled = false;
+  t->failures = 0;
+  t->usual = 0;
+  t->pause = insitu__base_min(2 * t->pause, INSITU__TUNE_LONGEST);
+  t->wait = t->pause;
+  insitu__tune_go(t, now, limit, in_flight);
+}
+
+/* An answer came from a server that does not ask to slow down. Without a search, the limit rises a
+ * little. */
+static void insitu__tune_served(struct insitu__tune *t) {
+  if (!t->on && t->limit < t->most) t->limit += 1 / t->limit;
+}
+#endif
+
 /* >>http --------------------------------------------------------------------------------------- */
 /* HTTP requests by libcurl: one multi handle, whose sockets and timer the reactor's loop drives.
  * State: one struct insitu__http per remote store, which must not move from insitu__http_open to
@@ -9218,9 +9482,9 @@ struct insitu__http_transfer {
 
   struct insitu__http_answer own; /* where headers go until this transfer claims its request */
   uint64_t header_bytes;
-  uint64_t error_bytes; /* of an error answer's body */
-  int64_t began;        /* insitu__http_clock, where hedge is set */
-  bool headed;          /* the headers are complete */
+  uint64_t bytes; /* of the body */
+  int64_t began;  /* insitu__http_clock */
+  bool headed;    /* the headers are complete */
   char error[CURL_ERROR_SIZE];
 };
 
@@ -9246,10 +9510,8 @@ struct insitu__http {
   struct insitu__http_transfer *active, *idle;
   uint64_t under_way; /* active transfers */
 
-  /* Requests in flight at once: the most, and the limit now, which falls where the server asks to
-   * slow down and rises again. */
-  double most, limit;
-  int64_t slowed; /* when the limit fell last */
+  struct insitu__tune tune; /* how many requests are in flight at once */
+  int64_t slowed;           /* when the server's wish made that fewer last */
 
   /* Nanoseconds in which nobody read: in all, and since transfers were last told. */
   int64_t away, unread;
@@ -9870,14 +10132,14 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
   n *= size;
   if (!insitu__http_claim(t)) return 0;
   insitu__http_count(&t->http->n_bytes, n);
+  t->bytes += n;
   if (a->status != 200 && a->status != 206) {
     if (!r->text.text) r->text.secret = true; /* an error may repeat what it was sent */
     uint64_t keep =
         r->text.n < INSITU__HTTP_SAID ? insitu__base_min(n, INSITU__HTTP_SAID - r->text.n) : 0;
     if (!insitu__text_buffer_bytes(&r->text, bytes, keep))
       return insitu__http_refuse(r, INSITU__HTTP_MEMORY);
-    t->error_bytes += n;
-    return t->error_bytes <= INSITU__HTTP_LISTEN ? n : insitu__http_refuse(r, INSITU__HTTP_FULL);
+    return t->bytes <= INSITU__HTTP_LISTEN ? n : insitu__http_refuse(r, INSITU__HTTP_FULL);
   }
 
   if (!r->iov) {
@@ -9920,7 +10182,7 @@ static void insitu__http_retire(struct insitu__http_transfer *t) {
   t->request = NULL;
   t->next = h->idle;
   h->idle = t;
-  h->under_way--;
+  insitu__tune_count(&h->tune, insitu__http_clock(h), h->under_way--);
 }
 
 static void insitu__http_free(struct insitu__http_transfer *t) {
@@ -10144,9 +10406,10 @@ static bool insitu__http_start(
   t->http = h;
   t->request = r;
   t->headed = false;
-  t->header_bytes = t->error_bytes = 0;
+  t->header_bytes = t->bytes = 0;
   t->error[0] = 0;
-  t->began = h->desc.hedge ? insitu__http_clock(h) : 0;
+  t->began = insitu__http_clock(h);
+  insitu__tune_count(&h->tune, t->began, h->under_way);
   insitu__http_answer_init(&t->own);
   t->next = h->active;
   t->link = &h->active;
@@ -10226,6 +10489,7 @@ static void insitu__http_transfer_done(
     return;
   }
 
+  insitu__tune_done(&h->tune, insitu__http_clock(h), h->under_way, t->began, t->bytes);
   if (r->timing) insitu__http_measure(t->easy, r->timing);
   if (result == CURLE_COULDNT_CONNECT) { /* at addresses that may be old ones */
     struct insitu__http_names names;
@@ -10271,7 +10535,7 @@ static bool insitu__http_multi(struct insitu__http *h) {
   curl_multi_setopt(h->multi, CURLMOPT_TIMERDATA, h);
 
   /* or curl closes warm ones */
-  curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->most + INSITU__MAX_HOSTS);
+  curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)h->tune.most + INSITU__MAX_HOSTS);
   curl_multi_setopt(
       h->multi, CURLMOPT_PIPELINING, h->desc.version == 2 ? CURLPIPE_MULTIPLEX : CURLPIPE_NOTHING);
   return true;
@@ -10459,7 +10723,7 @@ static bool insitu__http_turn(struct insitu__reactor_source *source) {
              (h->reactor->closing && (h->active || h->queued.first || h->waiting.first));
   if (any) insitu__http_sweep(h);
   any = insitu__http_resolve(h) || any;
-  for (; h->queued.first && (double)h->under_way < h->limit; any = true) {
+  for (; h->queued.first && (double)h->under_way < h->tune.limit; any = true) {
     struct insitu__http_request *r = insitu__base_pop(&h->queued);
     if (!insitu__http_resolved(h, r)) continue;
     if (!insitu__http_multi(h) || !insitu__http_start(h, r, &r->sent))
@@ -10644,18 +10908,13 @@ static uint64_t insitu__http_random(struct insitu__http *h, uint64_t below) {
   return insitu__order_mix(h->random++) % below;
 }
 
-/* The server asked to slow down: halves the limit of requests in flight, at most once a second. */
+/* The server asked to slow down: fewer requests are in flight, at most once a second. */
 static void insitu__http_throttled(struct insitu__http *h) {
   int64_t now = insitu__base_now();
   insitu__http_count(&h->n_throttled, 1);
   if (now - h->slowed < INSITU__HTTP_PAUSE_SLOW) return;
   h->slowed = now;
-  h->limit = h->limit > 2 ? h->limit / 2 : 1;
-}
-
-/* Each answer raises the limit a little. */
-static void insitu__http_served(struct insitu__http *h) {
-  if (h->limit < h->most) h->limit += 1 / h->limit;
+  insitu__tune_throttled(&h->tune, insitu__http_clock(h), h->under_way);
 }
 
 /* Waits before the next attempt, with decorrelated jitter (a random time from a base to three times
@@ -10730,18 +10989,20 @@ static insitu_status insitu__http_open(
       .version = 1,
       .validate = true,
       .agent = "insitubatch"};
-  h->most = h->limit = INSITU__HTTP_CONNECTIONS;
+  insitu__tune_init(&h->tune, INSITU__HTTP_CONNECTIONS, false);
   return INSITU_OK;
 }
 
 /* Sets how many requests are in flight at once: as many as the option says or, without it, n or
- * INSITU__HTTP_CONNECTIONS if that is more; at most half of the process's descriptors. */
-static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n) {
+ * INSITU__HTTP_CONNECTIONS if that is more; at most half of the process's descriptors. tuned: that
+ * many at most, and as few as >>tune finds to do; but the option's number is what the user wants.
+ */
+static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n, bool tuned) {
   struct rlimit files = {1024, 1024};
   getrlimit(RLIMIT_NOFILE, &files);
   n = h->desc.connections ? h->desc.connections : insitu__base_max(n, INSITU__HTTP_CONNECTIONS);
   n = insitu__base_min(n, insitu__base_max(files.rlim_cur / 2, 16));
-  h->most = h->limit = (double)n;
+  insitu__tune_init(&h->tune, n, tuned && !h->desc.connections);
   if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(n + INSITU__MAX_HOSTS));
   return n;
 }
@@ -17002,7 +17263,8 @@ struct insitu__store_ops {
   /* See the functions of these names. NULL: nothing to do, and no memory taken. */
   void (*give_up)(struct insitu__store *s, bool all);
   void (*away)(struct insitu__store *s, int64_t ns);
-  uint64_t (*expect)(struct insitu__store *s, uint64_t reads);
+  uint64_t (*expect)(struct insitu__store *s, uint64_t reads, bool tuned);
+  struct insitu__tune *(*tune)(struct insitu__store *s);
   void (*stats)(const struct insitu__store *s, insitu_stats *out);
   /* Appends a name that no other store has; false: no memory. */
   bool (*whole_name)(const struct insitu__store *s, struct insitu__text_buffer *out);
@@ -17353,11 +17615,19 @@ static void insitu__store_away(struct insitu__store *s, int64_t ns) {
   if (s->ops->away) s->ops->away(s, ns);
 }
 
-/* Announces how many reads will be in flight. Returns the bytes of memory that the store takes for
- * all of them together. Reactor thread. */
-static uint64_t insitu__store_expect(struct insitu__store *s, uint64_t reads) {
+/* Announces how many reads will be in flight. tuned: a store may have fewer in flight, if these
+ * bring as much. Returns the bytes of memory that the store takes for all of them together. Reactor
+ * thread. */
+static uint64_t insitu__store_expect(struct insitu__store *s, uint64_t reads, bool tuned) {
   s = insitu__store_base(s);
-  return s->ops->expect ? s->ops->expect(s, reads) : 0;
+  return s->ops->expect ? s->ops->expect(s, reads, tuned) : 0;
+}
+
+/* What a store has found of the number of its reads in flight; NULL where it is not open, or does
+ * not look for one. Reactor thread. */
+static struct insitu__tune *insitu__store_tune(struct insitu__store *s) {
+  s = insitu__store_base(s);
+  return s->ops && s->ops->tune ? s->ops->tune(s) : NULL;
 }
 
 /* Sets the fields of out that count requests. */
@@ -18381,7 +18651,7 @@ static insitu_status insitu__remote_judge_await(struct insitu__remote_fetch *f, 
   struct insitu__remote *m = f->remote;
   const int http = f->request.answer.status;
   insitu_status status = INSITU__REMOTE_UNJUDGED;
-  if (!insitu__http_transient_status(http)) insitu__http_served(&m->http);
+  if (!insitu__http_transient_status(http)) insitu__tune_served(&m->http.tune);
 
   switch (http) {
   case 200:
@@ -18759,15 +19029,19 @@ static void insitu__remote_away(struct insitu__store *s, int64_t ns) {
 
 static void insitu__remote_widen(struct insitu__store *s, uint64_t n) {
   struct insitu__http *h = &insitu__remote_of(s)->http;
-  if ((double)n > h->most) insitu__http_connections(h, n);
+  if ((double)n > h->tune.most) insitu__http_connections(h, n, h->tune.on);
 }
 
-static uint64_t insitu__remote_expect(struct insitu__store *s, uint64_t reads) {
+static uint64_t insitu__remote_expect(struct insitu__store *s, uint64_t reads, bool tuned) {
   struct insitu__remote *m = insitu__remote_of(s);
-  uint64_t most = insitu__http_connections(&m->http, reads);
+  uint64_t most = insitu__http_connections(&m->http, reads, tuned);
   m->parts = insitu__base_max(1, most / insitu__base_max(reads, 1));
   return most * (INSITU__HTTP_BUFFER + INSITU__REMOTE_TRANSFER + INSITU_CORO_STACK) +
          INSITU__REMOTE_SEEN * sizeof *m->seen;
+}
+
+static struct insitu__tune *insitu__remote_tune(struct insitu__store *s) {
+  return &insitu__remote_of(s)->http.tune;
 }
 
 static void insitu__remote_stats(const struct insitu__store *s, insitu_stats *out) {
@@ -18794,6 +19068,7 @@ static const struct insitu__store_ops insitu__remote_ops = {
     .give_up = insitu__remote_give_up,
     .away = insitu__remote_away,
     .expect = insitu__remote_expect,
+    .tune = insitu__remote_tune,
     .stats = insitu__remote_stats,
     .whole_name = insitu__remote_whole_name,
 };
@@ -18814,7 +19089,7 @@ static insitu_status insitu__remote_open(
 
   s->cached = !m->http.desc.validate;
   s->any_etag = m->http.desc.any_etag;
-  m->parts = insitu__http_connections(&m->http, 0);
+  m->parts = insitu__http_connections(&m->http, 0, false);
   insitu__mem_free(s->url); /* for messages: without credentials and query */
   s->url = insitu__mem_text(m->cloud.name, strlen(m->cloud.name));
   m->seen = insitu__mem_map(INSITU__REMOTE_SEEN * sizeof *m->seen);
@@ -33103,6 +33378,17 @@ static void insitu__report_warn(insitu_loader *ld) {
   ld->sched.warned_at = insitu__report_clock(ld);
 }
 
+/* Logs at how many requests in flight a remote store has settled. Called by the pump, as
+ * insitu__report_warn. */
+static void insitu__report_tuned(insitu_loader *ld) {
+  struct insitu__tune *t = insitu__store_tune(&ld->source.store);
+
+  if (!t || !insitu__tune_news(t)) return;
+  insitu__report_log(ld, 2,
+      "requests in flight: %" PRIu64 " of at most %.0f, which bring %.1f MB/s; %.1f ms a request",
+      t->chosen, t->most, t->usual * 1e3, t->latency / 1e6);
+}
+
 /* The debug log's line of a chunk. On a worker: the user's function may need more stack than a
  * coroutine has. */
 static void insitu__report_log_tile(const struct insitu__loader_tile *t, const char *key) {
@@ -36462,13 +36748,14 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
 
   if (!c->prefetch_depth) insitu__config_default_depth(ld);
   uint64_t requests = c->max_inflight;
-  if (!requests) {
+  bool tuned = !requests;
+  if (tuned) {
     insitu__config_default_inflight(ld, each);
     requests = INSITU__LOADER_FAR_MOST;
   }
 
   uint64_t connections =
-      insitu__store_expect(&ld->source.store, insitu__base_min(requests, c->max_inflight));
+      insitu__store_expect(&ld->source.store, insitu__base_min(requests, c->max_inflight), tuned);
   uint64_t readers = 0;
   if (insitu__store_is_remote(&ld->source.store)) /* of parts of chunks */
     readers = INSITU__PART_MORE_READERS *
@@ -39996,6 +40283,7 @@ static void insitu__pass_pump(void *arg) {
   bool cancelled = insitu__fetch_cancelled(ld);
   if (cancelled) insitu__store_give_up(&ld->source.store, true);
   if (ld->sched.overdue) insitu__report_warn(ld);
+  insitu__report_tuned(ld);
   if (ld->reactor.closing) insitu__reactor_gate_open(&ld->sched.in_flight); /* the watchdog ends */
   ld->sched.pump_now = 0;
   for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter) {

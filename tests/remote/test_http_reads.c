@@ -720,12 +720,12 @@ static void test_slowed_down(void **state) {
   (void)state;
   server_reset(server);
   open_store(EPOLL, NULL, 0);
-  insitu__remote_of(insitu__store_base(&store))->http.limit = 1;
+  insitu__remote_of(insitu__store_base(&store))->http.tune.limit = 1;
   for (int i = 0; i < 10; i++) {
     asked("absent", 0, 3);
     assert_int_equal(ask.status, INSITU_E_NOTFOUND);
   }
-  assert_true(insitu__remote_of(insitu__store_base(&store))->http.limit > 4);
+  assert_true(insitu__remote_of(insitu__store_base(&store))->http.tune.limit > 4);
   close_store();
 }
 
