@@ -32933,7 +32933,8 @@ struct insitu__loader_sched {
   int64_t pump_now; /* the time; 0: the running pump has not asked for it yet */
   struct insitu__reactor_gate in_flight; /* opens when a chunk is started and none was in flight */
   bool overdue;                          /* the watchdog asks the pump for a warning */
-  int64_t warned_at;                     /* when the pump last warned */
+  struct insitu__tune *tune; /* of a store that looks for its number of reads; or NULL */
+  int64_t warned_at;         /* when the pump last warned */
 };
 
 /* Of a loader. Bytes are taken under `lock`; giving them back needs it for `device` alone. */
@@ -33381,7 +33382,7 @@ static void insitu__report_warn(insitu_loader *ld) {
 /* Logs at how many requests in flight a remote store has settled. Called by the pump, as
  * insitu__report_warn. */
 static void insitu__report_tuned(insitu_loader *ld) {
-  struct insitu__tune *t = insitu__store_tune(&ld->source.store);
+  struct insitu__tune *t = ld->sched.tune;
 
   if (!t || !insitu__tune_news(t)) return;
   insitu__report_log(ld, 2,
@@ -36756,6 +36757,7 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
 
   uint64_t connections =
       insitu__store_expect(&ld->source.store, insitu__base_min(requests, c->max_inflight), tuned);
+  ld->sched.tune = insitu__store_tune(&ld->source.store);
   uint64_t readers = 0;
   if (insitu__store_is_remote(&ld->source.store)) /* of parts of chunks */
     readers = INSITU__PART_MORE_READERS *
