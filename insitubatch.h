@@ -911,6 +911,7 @@
  *   >>cf         CF conventions: packed and missing values
  *   >>select     the text of a selection to runs of indexes
  *   >>map        from anchors to indexes of another array
+ *   >>ops        operations on elements: arithmetic, the numbers of a variable's list
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>box        the N-D copy and conversion kernel
  *   >>units      the anchors of train, val, test, cut into units; listed samples; patches
@@ -1079,7 +1080,8 @@ typedef struct insitu_slice {
  *   INSITU_OP_FILL     a where x is missing: NaN, or by the array's attributes (_FillValue,
  *                      missing_value; see FORMATS in the manual)
  *   INSITU_OP_REPLACE  b where x equals a; a value that stands for missing: b a number, or NaN
- *   INSITU_OP_MISSING  1 where x is missing, else 0: what a variable that `mask` made ends with */
+ *   INSITU_OP_MISSING  1 where x is missing, else 0: what a variable that `mask` made ends with. a:
+ *                      bits of the float that operations before it compare in; 0: see OPERATIONS */
 enum {
   INSITU_OP_NORM = 1,
   INSITU_OP_SCALE = 2,
@@ -1094,10 +1096,10 @@ enum {
 typedef struct insitu_op {
   int32_t kind; /* INSITU_OP_... */
   double a, b;
-  /* Instead of a, and of b where the operation has one: n numbers each, one for each element that
-   * the variable shows of the axis `dim`, in the order in which it shows them. dim: its name or, of
-   * an axis without a name, its number. All operations of a variable name the same axis, which is
-   * no sample axis and has no patch. */
+  /* Instead of a, and of b where the operation has one (b of REPLACE may serve all): n numbers, one
+   * for each element that the variable shows of the axis `dim`, in the order in which it shows
+   * them. dim: its name or, of an axis without a name, its number. All operations of a variable
+   * name the same axis, which is no sample axis and has no patch. */
   const char *dim;
   const double *as, *bs;
   uint64_t n;
@@ -24590,6 +24592,596 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
   return insitu__map_add(m, p, err);
 }
 
+/* >>ops ---------------------------------------------------------------------------------------- */
+/* Operations on elements (insitu_variable.ops): their arithmetic, and the numbers that a variable's
+ * list gives them. The copy kernels of >>box do them on blocks in the L1 cache.
+ *
+ *     insitu_variable.ops ──init──► struct insitu__ops ──apply──► a block of float32 or float64
+ *     desc.stats ─────────────────────┘
+ *
+ * The arithmetic is specified, so that results are the same bits on every machine, with every
+ * compiler, scalar or in vectors: only + - * / and square roots of IEEE 754, each rounded once to
+ * the nearest, ties to even, and integer operations. A NaN that comes out is the quiet one with no
+ * sign and no payload. INSITU__OPS_ROUND keeps compilers from making one rounding of a product and
+ * a sum.
+ *
+ * The logarithm. log(1 + x) with u = 1 + x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1 (x itself
+ * where k is 0), and c what the sum 1 + x lost in rounding:
+ *
+ *     log(1 + x) = k log(2) + log(1 + f) + c / u      s = f / (2 + f), h = f f / 2
+ *     log(1 + f) = 2 atanh(s) = 2 s + s R = f - (h - s (h + R)),  R = 2/3 s^2 + 2/5 s^4 + ...
+ *
+ * f is exact, and all behind it is small, so that nearly nothing but the last sum rounds. The
+ * coefficients are those of the Taylor series of atanh. |s| < 0.172, so that 4 of them are enough
+ * for float32 (what is left out is below 2^-28 of the result) and 10 for float64 (2^-55). asinh(x)
+ * is log(1 + y) with y = |x| + x^2 / (1 + sqrt(1 + x^2)), and the sign of x. The form with h is
+ * that of FreeBSD's log1p (msun, s_log1p.c: "hfsq"); no code is taken from there. The errors that
+ * tests/unit/test_ops.c measures are in the manual, under OPERATIONS.
+ *
+ * State: struct insitu__ops is written once and then only read; any thread. Nothing suspends. */
+
+#define INSITU__OPS_BLOCK 128 /* elements of a block at most */
+#define INSITU__OPS_LANES 8   /* a kernel does a multiple of them */
+#define INSITU__OPS_LIST 64   /* operations of a variable at most */
+#define INSITU__OPS_NONE UINT32_MAX
+
+/* Kinds that no desc has: x / a, and the last of every list, which makes NaNs the one quiet NaN. */
+enum { INSITU__OPS_DIVIDE = INSITU_OP_MISSING + 1, INSITU__OPS_QUIET, INSITU__OPS_KINDS };
+
+/* A kernel does n elements at x, a multiple of INSITU__OPS_LANES, with as many numbers at a and b
+ * where each is ~0; where each is 0, with INSITU__OPS_LANES equal numbers for all. */
+#define INSITU__OPS_PARAMETERS                                                                     \
+  unsigned char *restrict x, const unsigned char *restrict a, const unsigned char *restrict b,     \
+      uint64_t each, uint64_t n
+typedef void insitu__ops_run(INSITU__OPS_PARAMETERS);
+
+/* ---- the registers ---- */
+
+/* What stands in assembly: a place where a compiler must have the rounded value, and the square
+ * root, for which C has no vectors. INSITU_OPS_SCALAR does without vectors: the results are the
+ * same bits. Masks of comparisons: C makes all bits of a vector's lane, and 1 of a scalar. */
+#ifdef INSITU_OPS_SCALAR
+typedef float insitu__ops_r_base32;
+typedef double insitu__ops_r_base64;
+typedef uint32_t insitu__ops_w_base32;
+typedef uint64_t insitu__ops_w_base64;
+#define INSITU__OPS_MASK(W, is) ((W)0 - (W)(is))
+#else
+typedef float insitu__ops_r_base32 __attribute__((vector_size(16)));
+typedef double insitu__ops_r_base64 __attribute__((vector_size(16)));
+typedef uint32_t insitu__ops_w_base32 __attribute__((vector_size(16)));
+typedef uint64_t insitu__ops_w_base64 __attribute__((vector_size(16)));
+#define INSITU__OPS_MASK(W, is) ((W)(is))
+#endif
+#if defined(__x86_64__) && !defined(INSITU_OPS_SCALAR)
+#define INSITU__OPS_HAS_WIDE
+typedef float insitu__ops_r_wide32 __attribute__((vector_size(32)));
+typedef double insitu__ops_r_wide64 __attribute__((vector_size(32)));
+typedef uint32_t insitu__ops_w_wide32 __attribute__((vector_size(32)));
+typedef uint64_t insitu__ops_w_wide64 __attribute__((vector_size(32)));
+#endif
+
+#if defined(__x86_64__)
+#define INSITU__OPS_REGISTER "x"
+#else
+#define INSITU__OPS_REGISTER "w"
+#endif
+#if defined(__x86_64__) && defined(INSITU_OPS_SCALAR)
+#define INSITU__OPS_ROOT32 "sqrtss %1, %0"
+#define INSITU__OPS_ROOT64 "sqrtsd %1, %0"
+#elif defined(__x86_64__)
+#define INSITU__OPS_ROOT32 "sqrtps %1, %0"
+#define INSITU__OPS_ROOT64 "sqrtpd %1, %0"
+#elif defined(INSITU_OPS_SCALAR)
+#define INSITU__OPS_ROOT32 "fsqrt %s0, %s1"
+#define INSITU__OPS_ROOT64 "fsqrt %d0, %d1"
+#else
+#define INSITU__OPS_ROOT32 "fsqrt %0.4s, %1.4s"
+#define INSITU__OPS_ROOT64 "fsqrt %0.2d, %1.2d"
+#endif
+#define INSITU__OPS_ROUND(v) __asm__("" : "+" INSITU__OPS_REGISTER(v))
+
+/* ---- the arithmetic ---- */
+
+/* One term of the series, by Horner's rule. */
+#define INSITU__OPS_TERM(real, j)                                                                  \
+  p = p * z;                                                                                       \
+  INSITU__OPS_ROUND(p);                                                                            \
+  p = p + (real)2 / (2 * (j) + 3)
+#define INSITU__OPS_SERIES32                                                                       \
+  R p = zero + (float)2 / 9;                                                                       \
+  INSITU__OPS_TERM(float, 2);                                                                      \
+  INSITU__OPS_TERM(float, 1);                                                                      \
+  INSITU__OPS_TERM(float, 0)
+#define INSITU__OPS_SERIES64                                                                       \
+  R p = zero + (double)2 / 21;                                                                     \
+  INSITU__OPS_TERM(double, 8);                                                                     \
+  INSITU__OPS_TERM(double, 7);                                                                     \
+  INSITU__OPS_TERM(double, 6);                                                                     \
+  INSITU__OPS_TERM(double, 5);                                                                     \
+  INSITU__OPS_TERM(double, 4);                                                                     \
+  INSITU__OPS_TERM(double, 3);                                                                     \
+  INSITU__OPS_TERM(double, 2);                                                                     \
+  INSITU__OPS_TERM(double, 1);                                                                     \
+  INSITU__OPS_TERM(double, 0)
+
+/* The functions of one precision on one kind of registers, N. R holds real numbers, W as many
+ * words. m: bits of mantissa; bias: the exponent's; half: the bits of sqrt(1/2); hi + lo: log(2),
+ * hi of so few bits that its products with exponents are exact; large: from where on 1 + x^2 is
+ * x^2, and log(1 + 2x) is log(x) + log(2).
+ * log: of 1 + x + rest, or twice that where `twice` has bits; x > -1 and finite. */
+#define INSITU__OPS_INLINE static inline __attribute__((always_inline))
+#define INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, SERIES, real, word, m, bias, half, hi, lo, large)   \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_real_##N(insitu__ops_w_##N u) {          \
+    insitu__ops_r_##N r;                                                                           \
+    memcpy(&r, &u, sizeof r);                                                                      \
+    return r;                                                                                      \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_w_##N insitu__ops_bits_##N(insitu__ops_r_##N r) {          \
+    insitu__ops_w_##N u;                                                                           \
+    memcpy(&u, &r, sizeof u);                                                                      \
+    return u;                                                                                      \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_pick_##N(                                \
+      insitu__ops_w_##N is, insitu__ops_r_##N yes, insitu__ops_r_##N no) {                         \
+    return insitu__ops_real_##N(                                                                   \
+        (insitu__ops_bits_##N(yes) & is) | (insitu__ops_bits_##N(no) & ~is));                      \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_w_##N insitu__ops_nan_##N(insitu__ops_r_##N x) {           \
+    insitu__ops_w_##N size = insitu__ops_bits_##N(x) & (~(word)0 >> 1);                            \
+    return (word)0 - ((((word)(2 * bias + 1) << m) - size) >> (8 * sizeof(word) - 1));             \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log_##N(                                 \
+      insitu__ops_r_##N x, insitu__ops_r_##N rest, insitu__ops_w_##N twice) {                      \
+    typedef insitu__ops_r_##N R;                                                                   \
+    typedef insitu__ops_w_##N W;                                                                   \
+    const R zero = {0}, one = zero + (real)1;                                                      \
+    R u = x + one;                                                                                 \
+    INSITU__OPS_ROUND(u);                                                                          \
+    R c = insitu__ops_pick_##N(INSITU__OPS_MASK(W, x > one), one - (u - x), x - (u - one));        \
+    W e = (insitu__ops_bits_##N(u) - half + ((word)bias << m)) >> m;                               \
+    R k = insitu__ops_real_##N(e | ((word)(bias + m) << m)) - (real)(((word)1 << m) + bias);       \
+    W same = INSITU__OPS_MASK(W, k == zero);                                                       \
+    W down = (word)(2 * bias) - e; /* the exponent of 2^-k; below 0: c is 0, and so is 2^-k */     \
+    down = down & ((down >> (8 * sizeof(word) - 1)) - (word)1);                                    \
+    R low = (c + rest) * insitu__ops_real_##N(down << m);                                          \
+    low = insitu__ops_pick_##N(same, rest, low);                                                   \
+    R f = insitu__ops_real_##N(insitu__ops_bits_##N(u) - ((e - (word)bias) << m)) - one;           \
+    f = insitu__ops_pick_##N(same, x, f);                                                          \
+    R s = f / (f + (real)2), z = s * s, h = f * f;                                                 \
+    INSITU__OPS_ROUND(z);                                                                          \
+    INSITU__OPS_ROUND(h);                                                                          \
+    h = h * (real)0.5;                                                                             \
+    INSITU__OPS_ROUND(h);                                                                          \
+    SERIES;                                                                                        \
+    p = p * z;                                                                                     \
+    INSITU__OPS_ROUND(p);                                                                          \
+    R tail = s * (h + p);                                                                          \
+    INSITU__OPS_ROUND(tail);                                                                       \
+    low = low * (one - (s + s)); /* 1 / m, nearly */                                               \
+    INSITU__OPS_ROUND(low);                                                                        \
+    k = k + insitu__ops_pick_##N(twice, one, zero);                                                \
+    R most = k * (real)hi, least = k * (real)lo;                                                   \
+    INSITU__OPS_ROUND(most);                                                                       \
+    INSITU__OPS_ROUND(least);                                                                      \
+    return most - ((h - (tail + (least + low))) - f);                                              \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_##N(insitu__ops_r_##N x) {         \
+    typedef insitu__ops_r_##N R;                                                                   \
+    typedef insitu__ops_w_##N W;                                                                   \
+    const R zero = {0};                                                                            \
+    const W none = {0}, infinite = none + ((word)(2 * bias + 1) << m);                             \
+    R r = insitu__ops_log_##N(x, zero, none);                                                      \
+    W is_end = INSITU__OPS_MASK(W, x == zero - (real)1);                                           \
+    R other = insitu__ops_pick_##N(is_end, zero - insitu__ops_real_##N(infinite),                  \
+        insitu__ops_real_##N(infinite | ((word)1 << (m - 1))));                                    \
+    r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, x > zero - (real)1), r, other);                   \
+    W is_same = INSITU__OPS_MASK(W, x == zero) |                                                   \
+                INSITU__OPS_MASK(W, x == insitu__ops_real_##N(infinite)) | insitu__ops_nan_##N(x); \
+    return insitu__ops_pick_##N(is_same, x, r);                                                    \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_##N(insitu__ops_r_##N x) {         \
+    typedef insitu__ops_r_##N R;                                                                   \
+    typedef insitu__ops_w_##N W;                                                                   \
+    const R zero = {0}, one = zero + (real)1;                                                      \
+    const W infinite = (W){0} + ((word)(2 * bias + 1) << m);                                       \
+    W sign = insitu__ops_bits_##N(x) & ~(~(word)0 >> 1);                                           \
+    R y = insitu__ops_real_##N(insitu__ops_bits_##N(x) ^ sign), square = y * y, root;              \
+    INSITU__OPS_ROUND(square);                                                                     \
+    R inside = one + square;                                                                       \
+    __asm__(ROOT : "=" INSITU__OPS_REGISTER(root) : INSITU__OPS_REGISTER(inside));                 \
+    R more = square / (one + root), sum = y + more;                                                \
+    INSITU__OPS_ROUND(sum);                                                                        \
+    R rest = more - (sum - y);                                                                     \
+    W is_large = INSITU__OPS_MASK(W, y >= zero + (real)large);                                     \
+    sum = insitu__ops_pick_##N(is_large, y, sum);                                                  \
+    rest = insitu__ops_pick_##N(is_large, zero, rest);                                             \
+    R r = insitu__ops_log_##N(sum, rest, is_large);                                                \
+    W is_finite = INSITU__OPS_MASK(W, y < insitu__ops_real_##N(infinite));                         \
+    r = insitu__ops_pick_##N(is_finite, r, y);                                                     \
+    return insitu__ops_real_##N(insitu__ops_bits_##N(r) | sign);                                   \
+  }
+
+/* A kernel: v is an element, p and q are its numbers, VALUE what becomes of it. */
+#define INSITU__OPS_LOOP(N, TARGET, real, op, VALUE)                                               \
+  TARGET static void insitu__ops_##op##_run_##N(INSITU__OPS_PARAMETERS) {                          \
+    typedef insitu__ops_r_##N R;                                                                   \
+    typedef insitu__ops_w_##N W __attribute__((unused));                                           \
+    for (uint64_t i = 0; i < n * sizeof(real); i += sizeof(R)) {                                   \
+      R v, p, q;                                                                                   \
+      memcpy(&v, x + i, sizeof v);                                                                 \
+      memcpy(&p, a + (i & each), sizeof p);                                                        \
+      memcpy(&q, b + (i & each), sizeof q);                                                        \
+      v = VALUE;                                                                                   \
+      memcpy(x + i, &v, sizeof v);                                                                 \
+    }                                                                                              \
+  }
+#define INSITU__OPS_IF(N, is, yes, no) insitu__ops_pick_##N(INSITU__OPS_MASK(W, is), yes, no)
+#define INSITU__OPS_KERNELS(N, TARGET, real, qnan)                                                 \
+  INSITU__OPS_LOOP(N, TARGET, real, norm, (v - p) / q)                                             \
+  INSITU__OPS_LOOP(N, TARGET, real, divide, v / p)                                                 \
+  INSITU__OPS_LOOP(N, TARGET, real, scale, v *p)                                                   \
+  INSITU__OPS_LOOP(N, TARGET, real, shift, v + p)                                                  \
+  INSITU__OPS_LOOP(                                                                                \
+      N, TARGET, real, clip, INSITU__OPS_IF(N, v > q, q, INSITU__OPS_IF(N, v < p, p, v)))          \
+  INSITU__OPS_LOOP(N, TARGET, real, log1p, insitu__ops_log1p_##N(v))                               \
+  INSITU__OPS_LOOP(N, TARGET, real, asinh, insitu__ops_asinh_##N(v))                               \
+  INSITU__OPS_LOOP(N, TARGET, real, fill, insitu__ops_pick_##N(insitu__ops_nan_##N(v), p, v))      \
+  INSITU__OPS_LOOP(N, TARGET, real, replace, INSITU__OPS_IF(N, v == p, q, v))                      \
+  INSITU__OPS_LOOP(N, TARGET, real, quiet,                                                         \
+      insitu__ops_pick_##N(insitu__ops_nan_##N(v), insitu__ops_real_##N((W){0} + qnan), v))        \
+  static insitu__ops_run *const insitu__ops_runs_##N[INSITU__OPS_KINDS] = {                        \
+      [INSITU_OP_NORM] = insitu__ops_norm_run_##N,                                                 \
+      [INSITU_OP_SCALE] = insitu__ops_scale_run_##N,                                               \
+      [INSITU_OP_SHIFT] = insitu__ops_shift_run_##N,                                               \
+      [INSITU_OP_CLIP] = insitu__ops_clip_run_##N,                                                 \
+      [INSITU_OP_LOG1P] = insitu__ops_log1p_run_##N,                                               \
+      [INSITU_OP_ASINH] = insitu__ops_asinh_run_##N,                                               \
+      [INSITU_OP_FILL] = insitu__ops_fill_run_##N,                                                 \
+      [INSITU_OP_REPLACE] = insitu__ops_replace_run_##N,                                           \
+      [INSITU__OPS_DIVIDE] = insitu__ops_divide_run_##N,                                           \
+      [INSITU__OPS_QUIET] = insitu__ops_quiet_run_##N};
+#define INSITU__OPS_32(N, TARGET, ROOT)                                                            \
+  INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, INSITU__OPS_SERIES32, float, uint32_t, 23, 127,           \
+      0x3f3504f3u, 0x1.62e4p-1f, 0x1.7f7d1cp-20f, 0x1p30f)                                         \
+  INSITU__OPS_KERNELS(N, TARGET, float, 0x7fc00000u)
+#define INSITU__OPS_64(N, TARGET, ROOT)                                                            \
+  INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, INSITU__OPS_SERIES64, double, uint64_t, 52, 1023,         \
+      UINT64_C(0x3fe6a09e667f3bcd), 0x1.62e42fefa38p-1, 0x1.ef35793c7673p-45, 0x1p500)             \
+  INSITU__OPS_KERNELS(N, TARGET, double, UINT64_C(0x7ff8000000000000))
+#define INSITU__OPS_AVX2 __attribute__((target("avx2")))
+INSITU__OPS_32(base32, , INSITU__OPS_ROOT32)
+INSITU__OPS_64(base64, , INSITU__OPS_ROOT64)
+#ifdef INSITU__OPS_HAS_WIDE
+INSITU__OPS_32(wide32, INSITU__OPS_AVX2, "vsqrtps %1, %0")
+INSITU__OPS_64(wide64, INSITU__OPS_AVX2, "vsqrtpd %1, %0")
+#endif
+
+/* The kernels of a precision for this machine. */
+static insitu__ops_run *const *insitu__ops_runs(int32_t dtype) {
+#ifdef INSITU__OPS_HAS_WIDE
+  if (__builtin_cpu_supports("avx2"))
+    return dtype == INSITU_F32 ? insitu__ops_runs_wide32 : insitu__ops_runs_wide64;
+#endif
+  return dtype == INSITU_F32 ? insitu__ops_runs_base32 : insitu__ops_runs_base64;
+}
+
+/* ---- the list of a variable ---- */
+
+/* What each kind is called in JSON, and in messages, and what its numbers are. */
+static const struct insitu__ops_kind {
+  const char *word, *a, *b; /* NULL: it has no such number */
+} insitu__ops_kinds[] = {{"", NULL, NULL}, {"norm", "mean", "std"}, {"scale", "by", NULL},
+    {"shift", "by", NULL}, {"clip", "lo", "hi"}, {"log1p", "scale", NULL}, {"asinh", "scale", NULL},
+    {"fill", "with", NULL}, {"replace", "value", "with"}, {"missing", "bits", NULL}};
+
+/* One operation. Its numbers are number[at], number[at + 1]... of struct insitu__ops: n of a, then
+ * n of b. n: 1, or one for each place along the axis. */
+struct insitu__ops_step {
+  int32_t kind;
+  uint64_t at, n;
+};
+
+/* What is done with the elements of a variable. */
+struct insitu__ops {
+  int32_t dtype;   /* INSITU_F32, INSITU_F64: in which all is computed */
+  bool mask;       /* at the end an element is 1 where it is NaN, else 0 */
+  uint32_t axis;   /* the stored axis that numbers are told apart by, INSITU__OPS_NONE: none */
+  uint64_t length; /* elements that are shown of it */
+  insitu__ops_run *const *runs;
+  struct insitu__ops_step *step; /* growing arrays */
+  double *number;                /* rounded to dtype */
+};
+
+/* Whether a variable's list makes a mask. */
+static bool insitu__ops_is_mask(const insitu_variable *v) {
+  return v->ops && v->n_ops && v->ops[v->n_ops - 1].kind == INSITU_OP_MISSING;
+}
+
+/* Whether the list asks which elements the array's attributes call missing. */
+static bool insitu__ops_asks_missing(const insitu_variable *v) {
+  for (uint64_t k = 0; k < v->n_ops; k++)
+    if (v->ops[k].kind == INSITU_OP_FILL || v->ops[k].kind == INSITU_OP_MISSING) return true;
+  return false;
+}
+
+/* What insitu__ops_init is told and where it is. */
+struct insitu__ops_reader {
+  struct insitu__ops *ops;
+  const insitu_variable *v;
+  const char *label, *stats;
+  const struct insitu__zarr_array *z;
+  const struct insitu__select_axis *shown; /* of each axis */
+  uint32_t unfit;                          /* axes that numbers cannot be told apart by, by bits */
+  uint64_t k;                              /* the operation */
+  insitu_error *err;
+};
+
+/* The error "variable v, ops[k] (norm): cause". */
+static insitu_status insitu__ops_bad(
+    const struct insitu__ops_reader *r, insitu_status status, const char *cause) {
+  return insitu__error_set(r->err, status, "variable %s, ops[%" PRIu64 "] (%s): %s", r->label, r->k,
+      insitu__ops_kinds[r->v->ops[r->k].kind].word, cause);
+}
+
+/* Gives an INSITU_OP_NORM that has no numbers those of desc.stats: a and b, or dim, n, and as and
+ * bs, which the caller frees by insitu__mem_free. */
+static insitu_status insitu__ops_stats(const struct insitu__ops_reader *r, insitu_op *op) {
+  (void)op;
+  return insitu__ops_bad(r, INSITU_E_ARG,
+      "it has no mean and no standard deviation; give a and b, or lists as and bs");
+}
+
+/* A number in the precision that it is used in. */
+static double insitu__ops_rounded(const struct insitu__ops *ops, double x) {
+  return ops->dtype == INSITU_F32 ? (double)(float)x : x;
+}
+
+/* Whether a number is finite, more than 0, and in that precision not subnormal. */
+static bool insitu__ops_divides(const struct insitu__ops *ops, double x) {
+  return x >= (ops->dtype == INSITU_F32 ? 0x1p-126 : 0x1p-1022) && __builtin_isfinite(x);
+}
+
+/* What is wrong with rounded numbers of an operation; NULL: nothing. */
+static const char *insitu__ops_wrong(
+    const struct insitu__ops *ops, int32_t kind, double a, double b) {
+  switch (kind) {
+  case INSITU_OP_NORM:
+    if (!__builtin_isfinite(a)) return "the mean is no finite number; give one";
+    if (insitu__ops_divides(ops, b)) return NULL;
+    return "the standard deviation is no finite number above 0 that the type of the output holds "
+           "with all its digits; where all values are the same, use INSITU_OP_SHIFT";
+  case INSITU_OP_SCALE:
+    return __builtin_isfinite(a) && a != 0 ? NULL : "a is 0 or not finite; give another number";
+  case INSITU_OP_SHIFT: return __builtin_isfinite(a) ? NULL : "a is not finite; give a number";
+  case INSITU_OP_CLIP:
+    return a <= b ? NULL : "a (lo) is more than b (hi), or one of them is NaN; correct them";
+  case INSITU_OP_LOG1P:
+  case INSITU_OP_ASINH:
+    if (insitu__ops_divides(ops, a)) return NULL;
+    return "a, by which elements are divided, is no finite number above 0 that the type of the "
+           "output holds with all its digits; leave it 0 for 1";
+  case INSITU_OP_FILL: return __builtin_isfinite(a) ? NULL : "a is not finite; give a number";
+  default: return a == a ? NULL : "a is NaN; fill NaN with INSITU_OP_FILL";
+  }
+}
+
+/* Finds the axis that an operation names, and checks its count of numbers. */
+static insitu_status insitu__ops_axis(const struct insitu__ops_reader *r, const insitu_op *op) {
+  const struct insitu__zarr_array *z = r->z;
+  uint32_t axis = 0;
+  char known[200] = "", cause[400];
+  int at = 0;
+  bool fits = (op->bs != NULL) == (insitu__ops_kinds[op->kind].b != NULL);
+  fits = fits || (op->kind == INSITU_OP_REPLACE && !op->bs);
+  if (!op->dim || !op->as || !fits)
+    return insitu__ops_bad(r, INSITU_E_ARG,
+        "dim or as is NULL, or bs does not fit; numbers for each element of an axis need dim, as, "
+        "n and, where the operation has two numbers, bs");
+
+  for (; axis < z->axes; axis++) {
+    char number[16];
+    snprintf(number, sizeof number, "%" PRIu32, axis);
+    const char *name = z->dim[axis] ? z->dim[axis] : number;
+    if (!strcmp(name, op->dim)) break;
+    at += snprintf(known + at, sizeof known - (size_t)at, " %.40s", name);
+    at = (int)insitu__base_min((uint64_t)at, sizeof known - 1);
+  }
+
+  if (axis == z->axes) {
+    snprintf(cause, sizeof cause, "no axis of the array is called '%.80s'; it has:%s; name one",
+        op->dim, known);
+    return insitu__ops_bad(r, INSITU_E_NOTFOUND, cause);
+  }
+  if (r->unfit >> axis & 1)
+    return insitu__ops_bad(r, INSITU_E_UNSUPPORTED,
+        "dim is a sample axis, or has a patch; name another axis, or give one number");
+  if (r->ops->axis != INSITU__OPS_NONE && r->ops->axis != axis)
+    return insitu__ops_bad(r, INSITU_E_UNSUPPORTED,
+        "dim is not the axis of the operations before; name one axis in all of them");
+  if (r->shown[axis].n != op->n) {
+    snprintf(cause, sizeof cause,
+        "%" PRIu64 " numbers for %" PRIu64 " elements that are shown of axis %.80s; give one each",
+        op->n, r->shown[axis].n, op->dim);
+    return insitu__ops_bad(r, INSITU_E_SHAPE, cause);
+  }
+  r->ops->axis = axis;
+  r->ops->length = op->n;
+  return INSITU_OK;
+}
+
+/* Appends a step with the numbers of an operation, which it checks. */
+static insitu_status insitu__ops_append(
+    const struct insitu__ops_reader *r, int32_t kind, const insitu_op *op) {
+  struct insitu__ops *ops = r->ops;
+  struct insitu__ops_step step = {
+      .kind = kind, .at = INSITU__ARRAY_LEN(ops->number), .n = op->n ? op->n : 1};
+  bool ok = INSITU__ARRAY_PUSH(ops->step, step);
+
+  for (int list = 0; list < 2; list++)
+    for (uint64_t i = 0; ok && i < step.n; i++) {
+      double a = op->as ? op->as[i] : op->a, b = op->bs ? op->bs[i] : op->b;
+      a = insitu__ops_rounded(ops, a);
+      b = insitu__ops_rounded(ops, b);
+      const char *wrong = kind != INSITU__OPS_QUIET ? insitu__ops_wrong(ops, op->kind, a, b) : NULL;
+      char cause[300];
+      snprintf(cause, sizeof cause, "number %" PRIu64 ": %s", i, wrong ? wrong : "");
+      if (wrong) return insitu__ops_bad(r, INSITU_E_ARG, step.n > 1 ? cause : wrong);
+      ok = INSITU__ARRAY_PUSH(ops->number, list ? b : a);
+    }
+  if (ok) return INSITU_OK;
+  return insitu__ops_bad(r, INSITU_E_NOMEM, "no memory; give the process more memory");
+}
+
+/* Reads operation number r->k. */
+static insitu_status insitu__ops_read(const struct insitu__ops_reader *r) {
+  insitu_op op = r->v->ops[r->k];
+  bool divides = op.kind == INSITU_OP_LOG1P || op.kind == INSITU_OP_ASINH;
+  bool listed = op.dim || op.as || op.bs || op.n, filled = false;
+  insitu_status status = INSITU_OK;
+  if (op.kind == INSITU_OP_MISSING) {
+    if (r->k + 1 < r->v->n_ops)
+      return insitu__ops_bad(r, INSITU_E_ARG, "it must be the last one; remove what follows");
+    r->ops->mask = true;
+    return INSITU_OK;
+  }
+
+  if (op.kind == INSITU_OP_NORM && !listed && op.a == 0 && op.b == 0) {
+    status = insitu__ops_stats(r, &op);
+    filled = !status;
+    listed = op.n;
+  }
+  if (!status && listed) status = insitu__ops_axis(r, &op);
+  if (divides && !listed && op.a == 0) op.a = 1;
+  if (!status && divides && (listed || op.a != 1)) {
+    status = insitu__ops_append(r, INSITU__OPS_DIVIDE, &op);
+    op.as = NULL;
+    op.n = 0;
+    op.a = 1;
+  }
+  if (!status) status = insitu__ops_append(r, op.kind, &op);
+  if (!filled) return status;
+  insitu__mem_free((void *)(uintptr_t)op.as);
+  insitu__mem_free((void *)(uintptr_t)op.bs);
+  return status;
+}
+
+static void insitu__ops_free(struct insitu__ops *ops) {
+  if (!ops) return;
+  INSITU__ARRAY_FREE(ops->step);
+  INSITU__ARRAY_FREE(ops->number);
+  insitu__mem_free(ops);
+}
+
+/* Makes the list of a variable of array z, which shows that of each axis; dtype: the type that it
+ * computes in. unfit: see struct insitu__ops_reader. *out NULL: the variable has no operations, or
+ * it failed. */
+static insitu_status insitu__ops_init(struct insitu__ops **out, const insitu_variable *v,
+    const char *label, const char *stats, const struct insitu__zarr_array *z,
+    const struct insitu__select_axis *shown, uint32_t unfit, int32_t dtype, insitu_error *err) {
+  *out = NULL;
+  if (!v->n_ops) return INSITU_OK;
+  struct insitu__ops *ops = insitu__mem_alloc(1, sizeof *ops);
+  if (!ops)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "variable %s: no memory for its ops; give the process more memory", label);
+  ops->dtype = dtype;
+  ops->axis = INSITU__OPS_NONE;
+  ops->runs = insitu__ops_runs(dtype);
+
+  struct insitu__ops_reader r = {.ops = ops,
+      .v = v,
+      .label = label,
+      .stats = stats,
+      .z = z,
+      .shown = shown,
+      .unfit = unfit,
+      .err = err};
+  const insitu_op end = {.kind = INSITU__OPS_QUIET};
+  insitu_status status = INSITU_OK;
+  for (; !status && r.k < v->n_ops; r.k++) status = insitu__ops_read(&r);
+  r.k = 0;
+  if (!status && !ops->mask) status = insitu__ops_append(&r, INSITU__OPS_QUIET, &end);
+  if (!status) *out = ops;
+  else insitu__ops_free(ops);
+  return status;
+}
+
+/* The list, before arrays are looked at. */
+static insitu_status insitu__ops_check(
+    const insitu_variable *v, const char *label, insitu_error *err) {
+  if (v->n_ops > INSITU__OPS_LIST || (v->n_ops && !v->ops))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "variable %s: ops is NULL, or n_ops over %d; correct them", label, INSITU__OPS_LIST);
+  for (uint64_t k = 0; k < v->n_ops; k++) {
+    const insitu_op *op = &v->ops[k];
+    if (op->kind < INSITU_OP_NORM || op->kind > INSITU_OP_MISSING)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "variable %s, ops[%" PRIu64 "]: kind is %d; use one of INSITU_OP_...", label, k,
+          op->kind);
+    if (op->n > INSITU__MAX_SAMPLES || (!op->n && (op->as || op->bs)))
+      return insitu__error_set(err, INSITU_E_ARG,
+          "variable %s, ops[%" PRIu64 "]: lists, and n is %" PRIu64 "; give their length", label, k,
+          op->n);
+  }
+
+  return INSITU_OK;
+}
+
+/* What tells decoded values with these operations from others, in addition to h. */
+static uint64_t insitu__ops_fingerprint(uint64_t h, const struct insitu__ops *ops) {
+  if (!ops) return h;
+  h = insitu__order_mix(h ^ (uint64_t)ops->dtype ^ (uint64_t)ops->mask << 32);
+  h = insitu__order_mix(h ^ ops->axis);
+  for (uint64_t k = 0; k < INSITU__ARRAY_LEN(ops->step); k++) {
+    const struct insitu__ops_step *s = &ops->step[k];
+    h = insitu__order_mix(h ^ (uint64_t)s->kind);
+    h = insitu__order_mix(h ^ s->n);
+  }
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(ops->number); i++) {
+    uint64_t bits;
+    memcpy(&bits, &ops->number[i], sizeof bits);
+    h = insitu__order_mix(h ^ bits);
+  }
+  return h;
+}
+
+/* ---- blocks ---- */
+
+/* Writes n numbers, those at place, place + way... of a list, in the precision of `dtype`. */
+static void insitu__ops_spread(
+    unsigned char *to, int32_t dtype, const double *from, uint64_t place, int32_t way, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++, place += (uint64_t)(int64_t)way) {
+    float low = (float)from[place];
+    if (dtype == INSITU_F32) memcpy(to + i * sizeof low, &low, sizeof low);
+    else memcpy(to + i * sizeof *from, &from[place], sizeof *from);
+  }
+}
+
+/* Does all operations with n elements at x, which has room for INSITU__OPS_BLOCK. The first stands
+ * at `place` along the axis of the numbers, each next one `way` further: -1, 0 or 1. */
+static void insitu__ops_apply(
+    const struct insitu__ops *ops, unsigned char *x, uint64_t place, int32_t way, uint64_t n) {
+  double a[INSITU__OPS_BLOCK], b[INSITU__OPS_BLOCK];
+  uint64_t item = insitu__dtype_size(ops->dtype), steps = INSITU__ARRAY_LEN(ops->step);
+  uint64_t whole = (n + INSITU__OPS_LANES - 1) / INSITU__OPS_LANES * INSITU__OPS_LANES;
+
+  memset(x + n * item, 0, (whole - n) * item);
+  for (uint64_t k = 0; k < steps; k++) {
+    const struct insitu__ops_step *s = &ops->step[k];
+    const double *number = ops->number + s->at;
+    bool each = way && s->n > 1;
+    uint64_t spread = each ? n : INSITU__OPS_LANES, from = s->n > 1 ? place : 0;
+    insitu__ops_spread((unsigned char *)a, ops->dtype, number, from, each ? way : 0, spread);
+    insitu__ops_spread((unsigned char *)b, ops->dtype, number + s->n, from, each ? way : 0, spread);
+    if (each) {
+      memset((unsigned char *)a + n * item, 0, (whole - n) * item);
+      memset((unsigned char *)b + n * item, 0, (whole - n) * item);
+    }
+    ops->runs[s->kind](x, (unsigned char *)a, (unsigned char *)b, each ? ~UINT64_C(0) : 0, whole);
+  }
+}
+
 /* >>geometry ----------------------------------------------------------------------------------- */
 /* From metadata and the desc's variables to what the planner needs: which arrays are read, along
  * which axis samples lie, which box of each field a variable selects, and where its bytes lie in a
@@ -24651,6 +25243,7 @@ struct insitu__geometry_variable {
   bool fixed;
   bool decoded; /* by cf */
   struct insitu__cf cf;
+  struct insitu__ops *ops; /* NULL: none */
   uint64_t n_steps;
   struct insitu__select_axis axis[INSITU__MAX_DIMS]; /* along the sample axis: one index */
   uint64_t channel, channels;                        /* in the output: the first, and how many */
@@ -24812,7 +25405,10 @@ static void insitu__geometry_free(struct insitu__geometry *g) {
     insitu__mem_free(g->arrays[i].spans);
   }
 
-  for (uint64_t i = 0; i < g->n_variables; i++) insitu__select_free(g->variables[i].axis);
+  for (uint64_t i = 0; i < g->n_variables; i++) {
+    insitu__select_free(g->variables[i].axis);
+    insitu__ops_free(g->variables[i].ops);
+  }
   for (uint64_t i = 0; g->maps && i < g->n_arrays; i++) insitu__map_free(&g->maps[i]);
   insitu__mem_free(g->maps);
   insitu__mem_free(g->arrays);
@@ -25170,13 +25766,45 @@ static insitu_status insitu__geometry_regions(
   return INSITU_OK;
 }
 
-/* The type that a variable is converted to, and if it is to be decoded, how. */
+/* How a variable is decoded, and whether: where it asks for it, or where its operations ask for
+ * missing values, and the array has some. */
+static insitu_status insitu__geometry_decode(const struct insitu__zarr_array *z,
+    const insitu_variable *desc, struct insitu__cf *cf, bool *decoded, insitu_error *err) {
+  *decoded = desc->decode == INSITU_CF;
+  if (!*decoded && (z->dtype == INSITU_BOOL || !insitu__ops_asks_missing(desc))) return INSITU_OK;
+  insitu_status status = insitu__cf_init(cf, z, err);
+  if (status || *decoded) return status;
+  *decoded = cf->n_missing > 0;
+  cf->dtype = z->dtype;
+  cf->scale = 1;
+  cf->offset = -0.0;
+  return INSITU_OK;
+}
+
+/* The type that the operations of a variable compute in. */
+static int32_t insitu__geometry_precision(
+    const struct insitu__zarr_array *z, const insitu_variable *desc) {
+  bool narrow = z->itemsize <= 2 || z->dtype == INSITU_F32;
+  if (insitu__ops_is_mask(desc)) {
+    double bits = desc->ops[desc->n_ops - 1].a;
+    if (bits > 0) narrow = bits < 64;
+  } else if (desc->dtype) {
+    narrow = desc->dtype != INSITU_F64;
+  }
+  return narrow ? INSITU_F32 : INSITU_F64;
+}
+
+/* The type that a variable is converted to, and how it is decoded, if it is. */
 static insitu_status insitu__geometry_dtype(const struct insitu__zarr_array *z,
-    const insitu_variable *desc, struct insitu__cf *cf, int32_t *out, insitu_error *err) {
+    const insitu_variable *desc, struct insitu__cf *cf, bool *decoded, int32_t *out,
+    insitu_error *err) {
   const char *label = desc->label ? desc->label : z->path;
+  bool computed = desc->decode || desc->n_ops; /* float32 or float64, which go on to any float */
+  bool mask = insitu__ops_is_mask(desc);
   bool convertible =
       z->dtype != INSITU_C64 && z->dtype != INSITU_C128 && !insitu__zarr_is_wide(z->kind);
 
+  *decoded = false;
   *out = desc->dtype ? desc->dtype : z->dtype;
   if (z->kind == INSITU__ZARR_STRING)
     return insitu__error_set(err, INSITU_E_DTYPE,
@@ -25186,23 +25814,24 @@ static insitu_status insitu__geometry_dtype(const struct insitu__zarr_array *z,
   if (desc->decode && desc->decode != INSITU_CF)
     return insitu__error_set(
         err, INSITU_E_ARG, "variable %s: decode is %d; use 0 or INSITU_CF", label, desc->decode);
-  if (desc->decode && convertible) {
-    insitu_status status = insitu__cf_init(cf, z, err);
+  if (computed && convertible) {
+    insitu_status status = insitu__geometry_decode(z, desc, cf, decoded, err);
     if (status) return status;
-    bool narrow = z->itemsize <= 2 || z->dtype == INSITU_F32;
-    if (!desc->dtype) *out = narrow ? INSITU_F32 : INSITU_F64;
+    if (!desc->dtype) *out = mask ? INSITU_U8 : insitu__geometry_precision(z, desc);
   }
 
-  if (*out == z->dtype && !desc->decode) return INSITU_OK;
-  /* Decoding makes float64, which goes on to any float. */
-  if (convertible && insitu__dtype_converts(desc->decode ? INSITU_F64 : z->dtype, *out))
+  if (*out == z->dtype && !computed) return INSITU_OK;
+  bool made = mask ? *out == INSITU_U8 : insitu__dtype_converts(INSITU_F64, *out);
+  if (convertible && computed ? made : insitu__dtype_converts(z->dtype, *out) && convertible)
     return INSITU_OK;
-  if (desc->decode)
+  if (computed)
     return insitu__error_set(err, INSITU_E_DTYPE,
-        "variable %s: decode = INSITU_CF makes float16, bfloat16, float32 or float64 of real "
-        "numbers; array %s holds %s, and %s is asked for; ask for one of these, or leave decode "
-        "out",
-        label, z->path, insitu__zarr_kind_name(z), insitu__dtype_name(desc->dtype));
+        "variable %s: %s makes %s of real numbers; array %s holds %s, and %s is asked for; ask for "
+        "one of these, or leave %s out",
+        label, desc->decode ? "decode = INSITU_CF" : "ops",
+        mask ? "uint8" : "float16, bfloat16, float32 or float64", z->path,
+        insitu__zarr_kind_name(z), insitu__dtype_name(desc->dtype),
+        desc->decode ? "decode" : "ops");
 
   char others[INSITU__DTYPE_LIST] = "";
   if (convertible) insitu__dtype_list(z->dtype, others);
@@ -25785,8 +26414,9 @@ static uint64_t insitu__geometry_hash_variable(
 }
 
 static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loader_desc *desc) {
-  uint64_t drawn = 0; /* fixed variables decide nothing */
-  for (uint64_t i = 0; i < g->n_variables; i++) drawn += !g->variables[i].fixed;
+  uint64_t drawn = 0; /* fixed variables and masks decide nothing */
+  for (uint64_t i = 0; i < g->n_variables; i++)
+    drawn += !g->variables[i].fixed && !insitu__ops_is_mask(&desc->variables[i]);
 
   /* The lengths of axes are not in it: what is appended changes nothing. */
   uint64_t h = insitu__geometry_hash_word(0, g->along);
@@ -25800,7 +26430,8 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
   g->hash_geometry = h;
   h = insitu__geometry_hash_word(0, drawn);
   for (uint64_t i = 0; i < g->n_variables; i++)
-    if (!g->variables[i].fixed) h = insitu__geometry_hash_variable(h, g, i, &desc->variables[i]);
+    if (!g->variables[i].fixed && !insitu__ops_is_mask(&desc->variables[i]))
+      h = insitu__geometry_hash_variable(h, g, i, &desc->variables[i]);
   g->hash_variables = h;
 }
 
@@ -25906,12 +26537,60 @@ static insitu_status insitu__geometry_check_fixed(
   return INSITU_OK;
 }
 
-/* What the operations of a variable can get wrong. */
+/* Whether variable `mask` is the mask that variable v asks for. */
+static bool insitu__geometry_is_mask_of(const insitu_variable *mask, const insitu_variable *v) {
+  if (!v->mask || !insitu__ops_is_mask(mask)) return false;
+  if (strcmp(mask->into ? mask->into : insitu__geometry_label(mask), v->mask)) return false;
+  if (strcmp(insitu__geometry_path(mask), insitu__geometry_path(v))) return false;
+  return mask->offset == v->offset && mask->n_steps == v->n_steps && mask->fixed == v->fixed;
+}
+
+/* What the operations of variable number i, and the name of its mask, can get wrong before arrays
+ * are open. */
 static insitu_status insitu__geometry_check_ops(
+    const insitu_loader_desc *desc, uint64_t i, insitu_error *err) {
+  const insitu_variable *v = &desc->variables[i];
+  const char *label = insitu__geometry_label(v);
+  insitu_status status = insitu__ops_check(v, label, err);
+  bool owned = !v->n_ops || !insitu__ops_is_mask(v), taken = false;
+
+  for (uint64_t k = 0; !status && k < desc->n_variables; k++) {
+    const insitu_variable *other = &desc->variables[k];
+    const char *name = other->into ? other->into : insitu__geometry_label(other);
+    owned = owned || insitu__geometry_is_mask_of(v, other);
+    if (!v->mask || !name || insitu__geometry_is_mask_of(other, v)) continue;
+    bool together = v->into && other->into && !strcmp(v->into, other->into);
+    taken = taken || !strcmp(name, v->mask) || !*v->mask;
+    taken = taken || (k < i && other->mask && !together && !strcmp(other->mask, v->mask));
+  }
+  if (!status && !owned)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: INSITU_OP_MISSING is what makes masks; name `mask` in the variable "
+        "whose missing elements are to be told",
+        label);
+  if (!status && taken)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: mask is '%s', which is empty or the name of another output; give the "
+        "mask a name of its own",
+        label, v->mask);
+  return status;
+}
+
+/* The steps and slices of a variable. */
+static insitu_status insitu__geometry_check_steps(
     const insitu_variable *v, const char *label, insitu_error *err) {
-  if (!v->n_ops && !v->mask) return INSITU_OK;
-  return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-      "open, variable %s: this build knows neither ops nor mask; leave them out", label);
+  if ((v->n_steps && !v->steps) || v->n_steps > INSITU__MAX_STEPS || (v->n_slices && !v->slices))
+    return insitu__error_set(err, INSITU_E_ARG, "open, variable %s: %s", label,
+        v->n_slices && !v->slices ? "n_slices is set and slices is NULL; set both"
+                                  : "steps is NULL or n_steps is over 65536; correct them");
+  for (uint64_t k = 0; k < (v->n_steps ? v->n_steps : 1); k++) {
+    int64_t step = v->n_steps ? v->steps[k] : 0;
+    if (v->offset > INSITU__MAX_OFFSET || v->offset < -INSITU__MAX_OFFSET ||
+        step > INSITU__MAX_OFFSET || step < -INSITU__MAX_OFFSET)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open, variable %s: an offset of more than 2^40 samples; correct offset or steps", label);
+  }
+  return INSITU_OK;
 }
 
 /* What a desc's variables can get wrong without looking at any array. */
@@ -25930,32 +26609,24 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
       return insitu__error_set(err, INSITU_E_ARG,
           "open: variable %" PRIu64 " has neither a path nor a label; give the path of an array",
           i);
-    if ((v->n_steps && !v->steps) || v->n_steps > INSITU__MAX_STEPS || (v->n_slices && !v->slices))
-      return insitu__error_set(err, INSITU_E_ARG, "open, variable %s: %s", label,
-          v->n_slices && !v->slices ? "n_slices is set and slices is NULL; set both"
-                                    : "steps is NULL or n_steps is over 65536; correct them");
-    for (uint64_t k = 0; k < (v->n_steps ? v->n_steps : 1); k++) {
-      int64_t step = v->n_steps ? v->steps[k] : 0;
-      if (v->offset > INSITU__MAX_OFFSET || v->offset < -INSITU__MAX_OFFSET ||
-          step > INSITU__MAX_OFFSET || step < -INSITU__MAX_OFFSET)
-        return insitu__error_set(err, INSITU_E_ARG,
-            "open, variable %s: an offset of more than 2^40 samples; correct offset or steps",
-            label);
-    }
+    insitu_status status = insitu__geometry_check_steps(v, label, err);
+    if (status) return status;
     if (v->place < INSITU_HOST || v->place > INSITU_DEVICE_OR_HOST || v->device < 0 ||
         v->device >= INSITU__MAX_DEVICES)
       return insitu__error_set(err, INSITU_E_ARG,
           "open, variable %s: place %d, device %d: no such place; use INSITU_HOST to "
           "INSITU_DEVICE_OR_HOST, and devices below 64",
           label, v->place, v->device);
-    insitu_status status = insitu__geometry_check_ops(v, label, err);
-    if (!status) status = insitu__geometry_check_fixed(v, label, err);
+    status = insitu__geometry_check_fixed(v, label, err);
     if (!status) status = insitu__geometry_check_names(desc, i, err);
     if (!status) status = insitu__geometry_check_map(desc, i, err);
     if (status) return status;
   }
 
-  if (drawn) return INSITU_OK;
+  insitu_status status = INSITU_OK; /* all variables have names */
+  for (uint64_t i = 0; !status && i < desc->n_variables; i++)
+    status = insitu__geometry_check_ops(desc, i, err);
+  if (drawn || status) return status;
   return insitu__error_set(err, INSITU_E_ARG,
       "open: all variables are fixed, and samples are drawn from none; add one that is not fixed, "
       "or read arrays with insitu_read");
@@ -26163,9 +26834,12 @@ static insitu_status insitu__geometry_init(
     const struct insitu__geometry_array *a = &g->arrays[v->array];
     insitu_variable want = desc->variables[i];
     want.dtype = insitu__geometry_said(desc, i, offsetof(insitu_variable, dtype))->dtype;
-    insitu_status s = insitu__geometry_dtype(&a->zarr, &want, &v->cf, &v->dtype, err);
+    insitu_status s = insitu__geometry_dtype(&a->zarr, &want, &v->cf, &v->decoded, &v->dtype, err);
+    if (!s)
+      s = insitu__ops_init(&v->ops, &want, v->label, desc->stats, &a->zarr, v->axis,
+          v->fixed ? 0 : a->drawn_mask | a->patch_mask, insitu__geometry_precision(&a->zarr, &want),
+          err);
     if (s) return s;
-    v->decoded = want.decode != 0;
     v->n_steps = want.n_steps ? want.n_steps : 1;
     v->halo = want.halo;
     s = insitu__geometry_show_patches(g, i, err);
@@ -26509,7 +27183,8 @@ static uint64_t insitu__geometry_reach(const struct insitu__geometry *g) {
  *       others                          float64 (of 64-bit integers: rounded to odd)
  *       integers                        the same integers                 wider integers
  *       bool                            uint8, 0 or 1
- *       packed values (CF)              float64, decoded there            float16, ... float64 */
+ *       packed values (CF)              float64, decoded there            float16, ... float64
+ *       variables with operations     float32 or float64, done there    float16, ... float64 */
 
 /* A block of a transposed plane is turned in a stage of 8 KiB, a quarter of the smallest L1 cache
  * of today's machines, by rows of 32 elements (two cache lines of float32). Planes with a side
@@ -26527,7 +27202,7 @@ static uint64_t insitu__geometry_reach(const struct insitu__geometry *g) {
 typedef void insitu__box_run(INSITU__BOX_PARAMETERS);
 
 /* elements that go through a block at once: at most 1 KiB, which stays in the L1 cache */
-#define INSITU__BOX_BLOCK 128
+#define INSITU__BOX_BLOCK INSITU__OPS_BLOCK
 
 struct insitu__box;
 /* Decodes n numbers, a multiple of 32 and at most INSITU__BOX_BLOCK, in place; word: their bits if
@@ -26538,6 +27213,7 @@ typedef void insitu__box_unpack(
 struct insitu__box_dim {
   uint64_t count;
   int64_t src_stride, dst_stride; /* bytes; src_stride > 0, dst_stride < 0 turns the axis round */
+  int32_t way; /* 1, -1: the axis that numbers of operations are told apart by, or that, turned */
 };
 
 struct insitu__box {
@@ -26567,6 +27243,11 @@ struct insitu__box {
   insitu__box_run *word;
   insitu__box_unpack *unpack;
   double missing[INSITU__CF_MISSING];
+  /* Operations, on blocks of their type; narrow takes decoded float64 there. place: where the first
+   * element stands along the axis of their numbers. */
+  const struct insitu__ops *ops; /* NULL: none */
+  insitu__box_run *narrow;       /* NULL: the block has their type */
+  uint64_t place;
 };
 
 typedef uint8_t insitu__box_b8;
@@ -26781,6 +27462,14 @@ INSITU__BOX_BASE(odd_i64_swap, odd_i64, true)
 INSITU__BOX_BASE(odd_u64, odd_u64, false)
 INSITU__BOX_BASE(odd_u64_swap, odd_u64, true)
 
+/* Masks: 1 for NaN. */
+#define INSITU__BOX_NAN32(u) (((u)&0x7fffffffu) > 0x7f800000u)
+#define INSITU__BOX_NAN64(u) (((u) & ~UINT64_C(0x8000000000000000)) > UINT64_C(0x7ff0000000000000))
+INSITU__BOX_LOOP(nan32, insitu__box_b32, insitu__box_b8, INSITU__BOX_SAME, INSITU__BOX_NAN32)
+INSITU__BOX_LOOP(nan64, insitu__box_b64, insitu__box_b8, INSITU__BOX_SAME, INSITU__BOX_NAN64)
+INSITU__BOX_BASE(nan32, nan32, false)
+INSITU__BOX_BASE(nan64, nan64, false)
+
 /* Integers to wider ones, from native byte order, and to bool, from either. */
 #define INSITU__BOX_INTEGERS(from, to)                                                             \
   INSITU__BOX_LOOP(                                                                                \
@@ -26945,24 +27634,53 @@ static void insitu__box_decode(const struct insitu__box *b, double x[INSITU__BOX
   b->unpack(b, x, bits, whole);
 }
 
+/* A row of elements along a dimension: n of them, with the strides of source and destination. The
+ * first stands at `place` along the axis of the operations' numbers, each next one `way` further.
+ */
+struct insitu__box_row {
+  uint64_t n;
+  int64_t ss, ds;
+  uint64_t place;
+  int32_t way;
+};
+
 /* The kernel of a box that goes through a block. */
 static void insitu__box_staged(const struct insitu__box *b, const unsigned char *src,
-    unsigned char *dst, uint64_t n, int64_t ss, int64_t ds) {
+    unsigned char *dst, struct insitu__box_row row) {
   double block[INSITU__BOX_BLOCK];
-  unsigned char *at = (unsigned char *)block;
+  float low[INSITU__BOX_BLOCK];
+  unsigned char *at = (unsigned char *)block, *done = b->narrow ? (unsigned char *)low : at;
+  int64_t item = b->ops ? insitu__dtype_size(b->ops->dtype) : b->middle;
 
-  for (uint64_t some; n; n -= some, src += (int64_t)some * ss, dst += (int64_t)some * ds) {
-    some = insitu__base_min(n, INSITU__BOX_BLOCK);
-    b->run(src, at, some, ss, b->middle);
-    if (b->cf) insitu__box_decode(b, block, src, some, ss);
-    b->put(at, dst, some, b->middle, ds);
+  for (uint64_t some; row.n; row.n -= some) {
+    some = insitu__base_min(row.n, INSITU__BOX_BLOCK);
+    b->run(src, at, some, row.ss, b->middle);
+    if (b->cf) insitu__box_decode(b, block, src, some, row.ss);
+    if (b->narrow) b->narrow(at, done, some, b->middle, item);
+    if (b->ops) insitu__ops_apply(b->ops, done, row.place, row.way, some);
+    b->put(done, dst, some, item, row.ds);
+    src += (int64_t)some * row.ss;
+    dst += (int64_t)some * row.ds;
+    row.place += (uint64_t)((int64_t)some * row.way);
   }
 }
 
 static inline void insitu__box_apply(const struct insitu__box *b, const unsigned char *src,
-    unsigned char *dst, uint64_t n, int64_t ss, int64_t ds) {
-  if (b->put) insitu__box_staged(b, src, dst, n, ss, ds);
-  else b->run(src, dst, n, ss, ds);
+    unsigned char *dst, struct insitu__box_row row) {
+  if (b->put) insitu__box_staged(b, src, dst, row);
+  else b->run(src, dst, row.n, row.ss, row.ds);
+}
+
+/* The row of n elements along a dimension. */
+static inline struct insitu__box_row insitu__box_along(
+    const struct insitu__box_dim *dim, uint64_t n, uint64_t place) {
+  return (struct insitu__box_row){n, dim->src_stride, dim->dst_stride, place, dim->way};
+}
+
+/* Where the next index of a dimension stands along the axis of the operations' numbers. */
+static inline uint64_t insitu__box_further(
+    const struct insitu__box_dim *dim, uint64_t place, uint64_t n) {
+  return place + n * (uint64_t)(int64_t)dim->way;
 }
 
 static bool insitu__box_wide(void) {
@@ -26997,7 +27715,7 @@ static unsigned insitu__box_merge(struct insitu__box_dim *dim, unsigned n) {
   for (unsigned d = 1; d < n; d++) {
     struct insitu__box_dim *a = &dim[kept], in = dim[d];
     uint64_t src, dst, count;
-    bool same_way = (in.dst_stride < 0) == (a->dst_stride < 0);
+    bool same_way = (in.dst_stride < 0) == (a->dst_stride < 0) && !in.way && !a->way;
     if (same_way && insitu__base_mul(in.count, (uint64_t)in.src_stride, &src) &&
         src == (uint64_t)a->src_stride &&
         insitu__base_mul(in.count, insitu__box_magnitude(in.dst_stride), &dst) &&
@@ -27064,11 +27782,8 @@ static void insitu__box_derive(struct insitu__box *b) {
   b->square = (b->dst_item == 4 || b->dst_item == 8) && b->dim[least].dst_stride == b->dst_item;
 }
 
-/* Describes the copy of one row. Strides are in bytes, one for each dimension of count[]; those of
- * dimensions of one element do not matter. Offsets are bytes to the first element, from the row's
- * source base and from the row's place in the slab. swap: the source is not in native byte order.
- * dst_dtype: INSITU_AS_STORED, or what insitu__dtype_converts the source's to. */
-static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, const uint64_t *count,
+/* Where the elements of a box lie, without kernels: see insitu__box_init. */
+static insitu_status insitu__box_lay(struct insitu__box *b, unsigned ndim, const uint64_t *count,
     const int64_t *src_stride, const int64_t *dst_stride, uint64_t src_offset, uint64_t dst_offset,
     int32_t src_dtype, bool swap, int32_t dst_dtype, insitu_error *err) {
   memset(b, 0, sizeof *b);
@@ -27079,14 +27794,8 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
   b->dst_dtype = dst_dtype == INSITU_AS_STORED ? src_dtype : dst_dtype;
   b->src_item = insitu__dtype_size(src_dtype);
   b->dst_item = insitu__dtype_size(b->dst_dtype);
-  swap = swap && b->src_item > 1;
-  if (!insitu__box_route(b, src_dtype, swap, insitu__box_wide()))
-    return insitu__error_set(err, INSITU_E_DTYPE,
-        "copy: no conversion from %s to %s; ask for the dtype as stored, or for another that holds "
-        "its values",
-        insitu__dtype_name(src_dtype), insitu__dtype_name(b->dst_dtype));
   b->move = insitu__box_kernel(b->dst_dtype, b->dst_dtype, false, false);
-  b->plain = src_dtype == b->dst_dtype && !swap;
+  b->plain = src_dtype == b->dst_dtype && !(swap && b->src_item > 1);
   b->src_offset = b->src_begin = b->src_end = src_offset;
   b->dst_offset = dst_offset;
   b->turn = INSITU__BOX_NONE;
@@ -27094,13 +27803,32 @@ static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, cons
     if (count[d] == 0) return INSITU_OK; /* total is 0 */
     if (count[d] > 1)
       insitu__box_insert(
-          b->dim, b->ndim++, (struct insitu__box_dim){count[d], src_stride[d], dst_stride[d]});
+          b->dim, b->ndim++, (struct insitu__box_dim){count[d], src_stride[d], dst_stride[d], 0});
   }
 
-  if (!b->ndim) b->dim[b->ndim++] = (struct insitu__box_dim){1, b->src_item, b->dst_item};
+  if (!b->ndim) b->dim[b->ndim++] = (struct insitu__box_dim){1, b->src_item, b->dst_item, 0};
   b->ndim = insitu__box_merge(b->dim, b->ndim);
   insitu__box_derive(b);
   return insitu__box_measure(b, err);
+}
+
+/* Describes the copy of one row. Strides are in bytes, one for each dimension of count[]; those of
+ * dimensions of one element do not matter. Offsets are bytes to the first element, from the row's
+ * source base and from the row's place in the slab. swap: the source is not in native byte order.
+ * dst_dtype: INSITU_AS_STORED, or what insitu__dtype_converts the source's to. */
+static insitu_status insitu__box_init(struct insitu__box *b, unsigned ndim, const uint64_t *count,
+    const int64_t *src_stride, const int64_t *dst_stride, uint64_t src_offset, uint64_t dst_offset,
+    int32_t src_dtype, bool swap, int32_t dst_dtype, insitu_error *err) {
+  int32_t to = dst_dtype == INSITU_AS_STORED ? src_dtype : dst_dtype;
+  if (!insitu__dtype_converts(src_dtype, to))
+    return insitu__error_set(err, INSITU_E_DTYPE,
+        "copy: no conversion from %s to %s; ask for the dtype as stored, or for another that holds "
+        "its values",
+        insitu__dtype_name(src_dtype), insitu__dtype_name(to));
+  insitu_status status = insitu__box_lay(b, ndim, count, src_stride, dst_stride, src_offset,
+      dst_offset, src_dtype, swap, dst_dtype, err);
+  if (!status) insitu__box_route(b, src_dtype, swap, insitu__box_wide());
+  return status;
 }
 
 /* Makes a box that was just initialised decode its source, which swap tells as insitu__box_init was
@@ -27123,6 +27851,32 @@ static void insitu__box_cf(struct insitu__box *b, const struct insitu__cf *cf, b
 #endif
   insitu__box_kernel(cf->dtype, INSITU_F64, false, false)(&cf->missing[0][0],
       (unsigned char *)b->missing, cf->n_missing, sizeof cf->missing[0], sizeof *b->missing);
+}
+
+/* Makes a box that was just laid out, and maybe decodes, do operations; swap is what it was told.
+ * along: the dimension by which their numbers are told apart, which the box has not yet; NULL: none
+ * is. place: see struct insitu__box. ops must live as long as the box. */
+static insitu_status insitu__box_ops(struct insitu__box *b, const struct insitu__ops *ops,
+    bool swap, const struct insitu__box_dim *along, uint64_t place, insitu_error *err) {
+  bool wide = insitu__box_wide(), single = ops->dtype == INSITU_F32;
+
+  b->ops = ops;
+  b->place = place;
+  b->plain = b->contiguous = false;
+  if (b->cf && single) b->narrow = insitu__box_kernel(INSITU_F64, INSITU_F32, false, wide);
+  if (!b->cf) {
+    b->run = insitu__box_kernel(b->src_dtype, ops->dtype, swap && b->src_item > 1, wide);
+    b->middle = insitu__dtype_size(ops->dtype);
+  }
+  b->put = insitu__box_kernel(ops->dtype, b->dst_dtype, false, wide);
+  if (ops->mask) b->put = single ? insitu__box_run_nan32 : insitu__box_run_nan64;
+
+  if (!along || !b->total || along->count == 1) return INSITU_OK;
+  if (b->dim[0].count == 1) b->ndim = 0; /* which stands for no dimension */
+  insitu__box_insert(b->dim, b->ndim++, *along);
+  b->turn = INSITU__BOX_NONE;
+  insitu__box_derive(b);
+  return insitu__box_measure(b, err);
 }
 
 /* Transpose nb rows of na elements, contiguous in both and multiples of 4: row i begins at src + i
@@ -27178,26 +27932,32 @@ static void insitu__box_turn8(const unsigned char *restrict src, unsigned char *
  * columns of that go to the destination, so that each cache line of both sides is touched once and
  * strides of a power of two, whose lines evict each other, do no harm. */
 static void insitu__box_block(const struct insitu__box *b, uint64_t nb, uint64_t na,
-    const unsigned char *src, unsigned char *dst) {
+    const unsigned char *src, unsigned char *dst, uint64_t place) {
   const struct insitu__box_dim *in = &b->dim[b->ndim - 1], *out = &b->dim[b->turn];
 
   if (na < INSITU__BOX_SHORT && na <= nb) {
-    for (; na; na--, src += in->src_stride, dst += in->dst_stride)
-      insitu__box_apply(b, src, dst, nb, out->src_stride, out->dst_stride);
+    for (; na; na--, src += in->src_stride, dst += in->dst_stride) {
+      insitu__box_apply(b, src, dst, insitu__box_along(out, nb, place));
+      place = insitu__box_further(in, place, 1);
+    }
     return;
   }
 
   if (nb < INSITU__BOX_SHORT) {
-    for (; nb; nb--, src += out->src_stride, dst += out->dst_stride)
-      insitu__box_apply(b, src, dst, na, in->src_stride, in->dst_stride);
+    for (; nb; nb--, src += out->src_stride, dst += out->dst_stride) {
+      insitu__box_apply(b, src, dst, insitu__box_along(in, na, place));
+      place = insitu__box_further(out, place, 1);
+    }
     return;
   }
 
   __attribute__((aligned(64))) unsigned char stage[INSITU__BOX_STAGE];
   int64_t item = b->dst_item, row = (int64_t)na * item;
-  for (uint64_t i = 0; i < nb; i++)
-    insitu__box_apply(
-        b, src + (int64_t)i * out->src_stride, stage + (int64_t)i * row, na, in->src_stride, item);
+  for (uint64_t i = 0; i < nb; i++) {
+    struct insitu__box_row each = insitu__box_along(in, na, insitu__box_further(out, place, i));
+    each.ds = item;
+    insitu__box_apply(b, src + (int64_t)i * out->src_stride, stage + (int64_t)i * row, each);
+  }
   uint64_t qa = 0, qb = 0; /* turned by whole squares */
   if (b->square) {
     qa = na & ~UINT64_C(3);
@@ -27217,7 +27977,7 @@ static void insitu__box_block(const struct insitu__box *b, uint64_t nb, uint64_t
 /* A plane whose last dimension is not the one that lies closest in the destination. Where one side
  * is short, blocks are longer along the other. */
 static void insitu__box_plane(const struct insitu__box *b, uint64_t nb, uint64_t na,
-    const unsigned char *src, unsigned char *dst) {
+    const unsigned char *src, unsigned char *dst, uint64_t place) {
   const struct insitu__box_dim *in = &b->dim[b->ndim - 1], *out = &b->dim[b->turn];
   const uint64_t area = INSITU__BOX_STAGE / b->dst_item;
   uint64_t step_a = insitu__base_min(na, INSITU__BOX_SIDE),
@@ -27228,7 +27988,8 @@ static void insitu__box_plane(const struct insitu__box *b, uint64_t nb, uint64_t
     for (uint64_t i = 0; i < nb; i += step_b) {
       insitu__box_block(b, insitu__base_min(step_b, nb - i), insitu__base_min(step_a, na - a),
           src + (int64_t)a * in->src_stride + (int64_t)i * out->src_stride,
-          dst + (int64_t)a * in->dst_stride + (int64_t)i * out->dst_stride);
+          dst + (int64_t)a * in->dst_stride + (int64_t)i * out->dst_stride,
+          insitu__box_further(out, insitu__box_further(in, place, a), i));
     }
   }
 }
@@ -27237,7 +27998,7 @@ static void insitu__box_plane(const struct insitu__box *b, uint64_t nb, uint64_t
  * turns: the count along dimension `turn` once that has been passed, else 0. Calls itself once a
  * dimension, at most INSITU__MAX_DIMS deep. */
 static void insitu__box_walk(const struct insitu__box *b, unsigned d, uint64_t n, uint64_t turns,
-    const unsigned char *src, unsigned char *dst) {
+    const unsigned char *src, unsigned char *dst, uint64_t place) {
   unsigned last = b->ndim - 1;
 
   if (d == b->turn) {
@@ -27247,15 +28008,19 @@ static void insitu__box_walk(const struct insitu__box *b, unsigned d, uint64_t n
 
   const struct insitu__box_dim *dim = &b->dim[d], *in = &b->dim[last];
   if (d == last && turns) {
-    insitu__box_plane(b, turns, n, src, dst);
-  } else if (d == last) {
-    insitu__box_apply(b, src, dst, n, in->src_stride, in->dst_stride);
-  } else if (d + 1 == last && !turns) {
-    for (; n; n--, src += dim->src_stride, dst += dim->dst_stride)
-      insitu__box_apply(b, src, dst, in->count, in->src_stride, in->dst_stride);
-  } else {
-    for (; n; n--, src += dim->src_stride, dst += dim->dst_stride)
-      insitu__box_walk(b, d + 1, dim[1].count, turns, src, dst);
+    insitu__box_plane(b, turns, n, src, dst, place);
+    return;
+  }
+  if (d == last) {
+    insitu__box_apply(b, src, dst, insitu__box_along(in, n, place));
+    return;
+  }
+
+  bool rows = d + 1 == last && !turns;
+  for (; n; n--, src += dim->src_stride, dst += dim->dst_stride) {
+    if (rows) insitu__box_apply(b, src, dst, insitu__box_along(in, in->count, place));
+    else insitu__box_walk(b, d + 1, dim[1].count, turns, src, dst, place);
+    place = insitu__box_further(dim, place, 1);
   }
 }
 
@@ -27264,7 +28029,7 @@ static void insitu__box_copy(
     const struct insitu__box *b, const void *src_row_base, void *dst_row_base) {
   if (!b->total) return;
   insitu__box_walk(b, 0, b->dim[0].count, 0, (const unsigned char *)src_row_base + b->src_offset,
-      (unsigned char *)dst_row_base + b->dst_offset);
+      (unsigned char *)dst_row_base + b->dst_offset, b->place);
 }
 
 /* Copies what lies in source bytes [begin, end) of dimension d and those inside it, whose first
@@ -27272,7 +28037,7 @@ static void insitu__box_copy(
  * counts when all its bytes are inside. At most the first and the last index of a dimension are cut
  * and looked into; those between are copied whole. */
 static void insitu__box_cut(const struct insitu__box *b, unsigned d, uint64_t begin, uint64_t end,
-    const unsigned char *src, unsigned char *dst) {
+    const unsigned char *src, unsigned char *dst, uint64_t place) {
   const struct insitu__box_dim *dim = &b->dim[d];
   uint64_t stride = (uint64_t)dim->src_stride, inner = b->extent[d + 1];
 
@@ -27285,16 +28050,16 @@ static void insitu__box_cut(const struct insitu__box *b, unsigned d, uint64_t be
   bool deeper = d + 1 < b->ndim;
   if (deeper && begin % stride && begin % stride < inner) { /* index first - 1 begins before */
     uint64_t at = (first - 1) * stride;
-    insitu__box_cut(
-        b, d + 1, begin - at, end - at, src, dst + (int64_t)(first - 1) * dim->dst_stride);
+    insitu__box_cut(b, d + 1, begin - at, end - at, src,
+        dst + (int64_t)(first - 1) * dim->dst_stride, insitu__box_further(dim, place, first - 1));
   }
 
   if (first < stop)
     insitu__box_walk(b, d, stop - first, 0, src + (first * stride - begin),
-        dst + (int64_t)first * dim->dst_stride);
+        dst + (int64_t)first * dim->dst_stride, insitu__box_further(dim, place, first));
   if (deeper && stop >= first && stop * stride < end) /* index stop ends after */
     insitu__box_cut(b, d + 1, 0, end - stop * stride, src + (stop * stride - begin),
-        dst + (int64_t)stop * dim->dst_stride);
+        dst + (int64_t)stop * dim->dst_stride, insitu__box_further(dim, place, stop));
 }
 
 /* Copies the elements in source bytes [piece_begin, piece_end) relative to the row's source base,
@@ -27310,7 +28075,7 @@ static void insitu__box_copy_part(const struct insitu__box *b, const void *piece
     piece_begin = b->src_begin;
   }
 
-  insitu__box_cut(b, 0, piece_begin - b->src_begin, piece_end - b->src_begin, src, dst);
+  insitu__box_cut(b, 0, piece_begin - b->src_begin, piece_end - b->src_begin, src, dst, b->place);
 }
 
 /* The address that source bytes [begin, end), relative to the row's source base, go to as they are
@@ -27387,15 +28152,26 @@ static void insitu__box_fill(
   for (unsigned d = 0; d < b->ndim; d++) {
     int64_t stride = (int64_t)insitu__box_magnitude(b->dim[d].dst_stride);
     if (b->dim[d].dst_stride < 0) dst -= (int64_t)(b->dim[d].count - 1) * stride;
-    insitu__box_insert(dim, d, (struct insitu__box_dim){b->dim[d].count, stride, stride});
+    insitu__box_insert(dim, d, (struct insitu__box_dim){b->dim[d].count, stride, stride, 0});
   }
-  dim[b->ndim] = (struct insitu__box_dim){1, item, item};
+  dim[b->ndim] = (struct insitu__box_dim){1, item, item, 0};
   unsigned last = insitu__box_merge(dim, b->ndim + 1) - 1;
 
   struct insitu__box native = *b; /* of sources in native byte order, as the fill value is */
   if (b->cf) native.run = insitu__box_kernel(b->src_dtype, INSITU_F64, false, false);
+  else if (b->ops) native.run = insitu__box_kernel(b->src_dtype, b->ops->dtype, false, false);
   else insitu__box_route(&native, b->src_dtype, false, false);
   if (b->word) native.word = insitu__box_run_copy64;
+  bool varies = false; /* what is filled differs along the axis of the operations' numbers */
+  for (unsigned d = 0; d < b->ndim; d++) {
+    varies = varies || b->dim[d].way;
+    native.dim[d].src_stride = 0;
+  }
+  if (varies) {
+    insitu__box_walk(&native, 0, b->dim[0].count, 0, fill,
+        (unsigned char *)dst_row_base + b->dst_offset, b->place);
+    return;
+  }
 
   /* a multiple of every element size; long enough to hide the calls of memcpy */
   unsigned char pattern[INSITU__MAX_FILL];
@@ -27404,7 +28180,9 @@ static void insitu__box_fill(
   if (n_fill > 1)
     for (uint64_t i = 0; i < repeat; i++)
       memcpy(pattern + i * b->dst_item, fill + i % n_fill * b->src_item, b->dst_item);
-  else insitu__box_apply(&native, fill, pattern, repeat, 0, item);
+  else
+    insitu__box_apply(
+        &native, fill, pattern, (struct insitu__box_row){repeat, 0, item, b->place, 0});
   insitu__box_paint(dim, last, pattern, repeat * b->dst_item, b->dst_item, dst);
 }
 
@@ -33435,15 +34213,33 @@ static insitu_status insitu__fetch_key(const struct insitu__zarr_array *z, const
       "the chunk's key is longer than %d bytes; shorten the path", INSITU__MAX_KEY);
 }
 
+/* Describes a copy of elements of z: insitu__box_init, with how they are decoded and what is done
+ * with them. along, place: see insitu__box_ops; `along` has one element where no numbers are told
+ * apart. */
+static insitu_status insitu__fetch_describe(const struct insitu__zarr_array *z, unsigned n,
+    const uint64_t *count, const int64_t *src, const int64_t *dst, uint64_t from, uint64_t to,
+    int32_t dtype, const struct insitu__cf *cf, const struct insitu__ops *ops,
+    const struct insitu__box_dim *along, uint64_t place, struct insitu__box *box,
+    insitu_error *err) {
+  insitu_status status;
+  if (ops)
+    status = insitu__box_lay(box, n, count, src, dst, from, to, z->dtype, z->swap, dtype, err);
+  else status = insitu__box_init(box, n, count, src, dst, from, to, z->dtype, z->swap, dtype, err);
+  if (!status && cf) insitu__box_cf(box, cf, z->swap);
+  if (!status && ops) status = insitu__box_ops(box, ops, z->swap, along, place, err);
+  return status;
+}
+
 /* Describes the copy of what the chunk at `tile` of z's grid has of a box. stride and dst_stride:
  * bytes in the chunk and in the destination, per stored axis. skip: axes that the copy leaves out,
- * by bits; cf: how values are decoded, or NULL. */
+ * by bits; cf and ops: how values are decoded, and what is done with them, or NULL. */
 static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, uint32_t skip,
     const uint64_t *tile, const struct insitu__select_box *selected, const uint64_t *stride,
-    const int64_t *dst_stride, int32_t dtype, const struct insitu__cf *cf, struct insitu__box *box,
-    insitu_error *err) {
-  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0;
+    const int64_t *dst_stride, int32_t dtype, const struct insitu__cf *cf,
+    const struct insitu__ops *ops, struct insitu__box *box, insitu_error *err) {
+  uint64_t count[INSITU__MAX_DIMS], from = 0, to = 0, start = 0;
   int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  struct insitu__box_dim along = {1, 0, 0, 0};
   unsigned n = 0;
 
   for (unsigned d = 0; d < z->ndim; d++) {
@@ -33456,13 +34252,18 @@ static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, uint3
     from += (selected->lowest[d] + first * step - begin) * stride[d];
     to += place * (uint64_t)dst_stride[d];
     src[n] = (int64_t)(step * stride[d]);
-    dst[n++] = falls ? -dst_stride[d] : dst_stride[d];
+    dst[n] = falls ? -dst_stride[d] : dst_stride[d];
+    if (!ops || d != ops->axis) {
+      n++;
+      continue;
+    }
+    along = (struct insitu__box_dim){count[n], src[n], dst[n], falls ? -1 : 1};
+    start = place;
+    if (!along.count) n++; /* nothing is copied */
   }
 
-  insitu_status status =
-      insitu__box_init(box, n, count, src, dst, from, to, z->dtype, z->swap, dtype, err);
-  if (!status && cf) insitu__box_cf(box, cf, z->swap);
-  return status;
+  return insitu__fetch_describe(
+      z, n, count, src, dst, from, to, dtype, cf, ops, &along, start, box, err);
 }
 
 /* Reads an object of z from `offset` on into the iovecs, through the caches, and counts the
@@ -34272,7 +35073,7 @@ static bool insitu__rows_patch(struct insitu__rows_walk *w, uint64_t number, uin
   if (!insitu__rows_patch_near(t, number)) return false;
 
   insitu_status status = insitu__fetch_box(&a->zarr, a->drawn_mask, c->tile, &c->shown, a->stride,
-      v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &c->box, NULL);
+      v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, v->ops, &c->box, NULL);
   assert(!status); /* open refuses what cannot be converted: a row left out would never arrive */
   (void)status;
   w->view = c->view;
@@ -34383,8 +35184,9 @@ static void insitu__rows_paint(
   const struct insitu__geometry_array *a = w->tile->array;
   const struct insitu__geometry_variable *v = &g->variables[g->regions[w->view->region].variable];
   const struct insitu__zarr_array *z = &a->zarr;
-  uint64_t count[INSITU__MAX_DIMS], to = 0, n_fill;
+  uint64_t count[INSITU__MAX_DIMS], to = 0, place = 0, n_fill;
   int64_t src[INSITU__MAX_DIMS], dst[INSITU__MAX_DIMS];
+  struct insitu__box_dim along = {1, 0, 0, 0};
   unsigned n = 0;
   struct insitu__box box;
 
@@ -34393,14 +35195,19 @@ static void insitu__rows_paint(
     to += at->lo[d] * (uint64_t)v->dst_stride[d];
     count[n] = at->hi[d] - at->lo[d];
     src[n] = v->dst_stride[d] / insitu__dtype_size(v->dtype) * z->itemsize;
-    dst[n++] = v->dst_stride[d];
+    dst[n] = v->dst_stride[d];
+    if (v->ops && d == v->ops->axis) {
+      along = (struct insitu__box_dim){count[n], src[n], dst[n], 1};
+      place = at->lo[d];
+    } else {
+      n++;
+    }
   }
   /* One value fills the box: a source of the same layout describes it as well as any other. */
-  insitu_status status =
-      insitu__box_init(&box, n, count, src, dst, 0, to, z->dtype, z->swap, v->dtype, NULL);
+  insitu_status status = insitu__fetch_describe(z, n, count, src, dst, 0, to, v->dtype,
+      v->decoded ? &v->cf : NULL, v->ops, &along, place, &box, NULL);
   assert(!status); /* as of insitu__rows_patch */
   (void)status;
-  if (v->decoded) insitu__box_cf(&box, &v->cf, z->swap);
   const unsigned char *fill = insitu__zarr_fill_pattern(z, &n_fill);
   insitu__box_fill(&box, fill, n_fill, w->dst);
 }
@@ -34550,15 +35357,23 @@ static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
 static bool insitu__rows_shows_nan(const struct insitu__geometry *g, uint64_t region) {
   const struct insitu__geometry_variable *v = &g->variables[g->regions[region].variable];
   const struct insitu__zarr_array *z = &g->arrays[v->array].zarr;
-  struct insitu__box one; /* a single element */
-  double shown = 0;
+  const struct insitu__box_dim alone = {1, 0, 0, 0};
+  uint64_t places = v->ops && v->ops->axis != INSITU__OPS_NONE ? v->ops->length : 1;
+  bool nan = false;
 
-  if (!v->decoded ||
-      insitu__box_init(&one, 0, NULL, NULL, NULL, 0, 0, z->dtype, false, INSITU_F64, NULL))
-    return z->fill_is_nan;
-  insitu__box_cf(&one, &v->cf, false);
-  insitu__box_fill(&one, z->fill, 1, &shown);
-  return __builtin_isnan(shown);
+  if (!v->decoded && !v->ops) return z->fill_is_nan;
+  if (v->ops && v->ops->mask) return false;
+  for (uint64_t place = 0; place < places && !nan; place++) {
+    struct insitu__box one; /* a single element */
+    double shown = 0;
+    if (insitu__fetch_describe(z, 0, NULL, NULL, NULL, 0, 0, INSITU_F64, v->decoded ? &v->cf : NULL,
+            v->ops, &alone, place, &one, NULL))
+      return z->fill_is_nan;
+    insitu__box_fill(&one, z->fill, 1, &shown);
+    nan = __builtin_isnan(shown);
+  }
+
+  return nan;
 }
 
 /* Whether a box has elements of a hole, an absent inner chunk of a shard that is decoded whole.
@@ -34915,7 +35730,9 @@ struct insitu__read_call {
   struct insitu__zarr_array zarr;
   struct insitu__cache cache; /* of indexes of shards, for this call */
   int32_t dtype;
-  struct insitu__cf cf;                              /* where the variable is decoded */
+  struct insitu__cf cf; /* where the variable is decoded */
+  bool decoded;
+  struct insitu__ops *ops;                           /* NULL: none */
   struct insitu__select_axis axis[INSITU__MAX_DIMS]; /* what is read of each axis */
   uint64_t boxes, box;                               /* how many; the next one */
   struct insitu__select_box now;                     /* the one whose chunks are read now */
@@ -35089,7 +35906,7 @@ static insitu_status insitu__read_once_await(
   d->fill = false;
   key[0] = 0;
   insitu_status status = insitu__fetch_box(&r->zarr, 0, d->tile, &d->selected, r->stride,
-      r->dst_stride, r->dtype, r->variable->decode ? &r->cf : NULL, &d->box, &d->error);
+      r->dst_stride, r->dtype, r->decoded ? &r->cf : NULL, r->ops, &d->box, &d->error);
   if (!status) status = insitu__fetch_key(&r->zarr, d->tile, &object, key, &d->error);
   if (status) return status;
 
@@ -35171,7 +35988,11 @@ static void insitu__read_reader_await(void *arg) {
 /* Computes what is read, its shape in dst, and how many chunks hold it. */
 static insitu_status insitu__read_shape(struct insitu__read_call *r) {
   const struct insitu__zarr_array *z = &r->zarr;
-  insitu_status status = insitu__geometry_dtype(z, r->variable, &r->cf, &r->dtype, r->err);
+  const insitu_variable *v = r->variable;
+  insitu_status status = insitu__geometry_dtype(z, v, &r->cf, &r->decoded, &r->dtype, r->err);
+  if (!status)
+    status = insitu__ops_init(&r->ops, v, v->label ? v->label : z->path, r->loader->config.stats, z,
+        r->axis, 0, insitu__geometry_precision(z, v), r->err);
   if (status) return status;
   r->chunk_bytes = insitu__geometry_strides(z, r->stride);
   r->bound = insitu__chain_bound(&z->codecs, r->chunk_bytes);
@@ -35283,6 +36104,8 @@ static void insitu__read_all_await(struct insitu__read_call *r) {
     insitu__reactor_gate_await(&ld->reactor, &r->done);
     insitu__read_end(r, n);
   }
+  insitu__ops_free(r->ops);
+  r->ops = NULL;
 }
 
 static void insitu__read_close(struct insitu__read_call *r) {
@@ -36053,11 +36876,10 @@ static insitu_status insitu__fixed_open(insitu_loader *ld, insitu_error *err) {
 
 /* ---- copies ---- */
 
-/* A copy of n elements that lives as long as the loader; NULL for none. *ok becomes false where
- * there is no memory. */
-static void *insitu__config_keep_list(
-    insitu_loader *ld, const void *from, uint64_t n, uint64_t bytes_each, bool *ok) {
-  if (!n) return NULL;
+/* Room for n elements that lives as long as the loader. *ok becomes false where there is no memory.
+ */
+static void *insitu__config_keep_room(
+    insitu_loader *ld, uint64_t n, uint64_t bytes_each, bool *ok) {
   uint64_t bytes = sizeof(struct insitu__loader_block) + n * bytes_each;
   struct insitu__loader_block *b = insitu__mem_alloc(1, bytes);
   if (!b) {
@@ -36066,7 +36888,14 @@ static void *insitu__config_keep_list(
   }
   *b = (struct insitu__loader_block){ld->blocks, bytes};
   ld->blocks = b;
-  return memcpy(b + 1, from, n * bytes_each);
+  return b + 1;
+}
+
+/* A copy of n elements, in such room; NULL for none. */
+static void *insitu__config_keep_list(
+    insitu_loader *ld, const void *from, uint64_t n, uint64_t bytes_each, bool *ok) {
+  void *to = n ? insitu__config_keep_room(ld, n, bytes_each, ok) : NULL;
+  return to ? memcpy(to, from, n * bytes_each) : NULL;
 }
 
 /* Puts a copy in the place of a string that is not NULL. */
@@ -36226,6 +37055,64 @@ static void insitu__config_keep_variable(insitu_loader *ld, insitu_variable *v, 
   insitu__config_keep_text(ld, &v->mask, ok);
 }
 
+/* The name of the mask that a variable asks for, in a stacked output of masks behind the output's;
+ * NULL: no memory. */
+static const char *insitu__config_mask_label(
+    insitu_loader *ld, const insitu_variable *v, bool *ok) {
+  if (!v->into) return v->mask;
+  size_t n = strlen(v->mask) + 1 + strlen(v->label) + 1;
+  char *label = insitu__config_keep_room(ld, n, 1, ok);
+  if (label) snprintf(label, n, "%s %s", v->mask, v->label);
+  return label;
+}
+
+/* Makes the variable that is the mask of variable v. Operations before all others that replace a
+ * value make that value NaN. */
+static void insitu__config_mask(
+    insitu_loader *ld, const insitu_variable *v, int32_t dtype, insitu_variable *mask, bool *ok) {
+  uint64_t n = 0;
+  while (n < v->n_ops && v->ops[n].kind == INSITU_OP_REPLACE) n++;
+  const insitu_op missing = {
+      .kind = INSITU_OP_MISSING, .a = dtype ? (dtype == INSITU_F64 ? 64 : 32) : 0};
+  insitu_op *ops = insitu__config_keep_room(ld, n + 1, sizeof *ops, ok);
+  *mask = *v;
+  mask->path = insitu__geometry_path(v);
+  mask->label = insitu__config_mask_label(ld, v, ok);
+  if (!*ok) return;
+  for (uint64_t k = 0; k < n; k++) {
+    ops[k] = v->ops[k];
+    ops[k].b = __builtin_nan("");
+    ops[k].bs = NULL;
+  }
+  ops[n] = missing;
+  mask->into = v->into ? v->mask : NULL;
+  mask->mask = NULL;
+  mask->dtype = INSITU_U8;
+  mask->ops = ops;
+  mask->n_ops = n + 1;
+}
+
+/* Puts the variables of masks behind the others, where they are not there yet. */
+static void insitu__config_masks(insitu_loader *ld, bool *ok) {
+  insitu_loader_desc *c = &ld->config;
+  uint64_t n = c->n_variables, more = 0, made = c->n_variables;
+  for (uint64_t i = 0; i < n; i++) more += c->variables[i].mask != NULL;
+  if (!more) return;
+  insitu_variable *all = insitu__config_keep_room(ld, n + more, sizeof *all, ok);
+  if (*ok) memcpy(all, c->variables, n * sizeof *all);
+  for (uint64_t i = 0; *ok && i < n; i++) {
+    const insitu_variable *v = &c->variables[i];
+    bool there = !v->mask;
+    for (uint64_t k = 0; k < n; k++)
+      there = there || insitu__geometry_is_mask_of(&c->variables[k], v);
+    int32_t dtype = insitu__geometry_said(c, i, offsetof(insitu_variable, dtype))->dtype;
+    if (!there) insitu__config_mask(ld, v, dtype, &all[made++], ok);
+  }
+  if (!*ok) return;
+  c->variables = all;
+  c->n_variables = made;
+}
+
 /* Copies a desc and everything it points to; false: no memory. */
 static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc *desc) {
   insitu_loader_desc *c = &ld->config;
@@ -36277,6 +37164,7 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
   for (uint64_t i = 0; ok && i < desc->n_variables; i++)
     insitu__config_keep_variable(ld, &variables[i], &ok);
   c->variables = variables;
+  if (ok) insitu__config_masks(ld, &ok);
   return ok;
 }
 
@@ -37933,7 +38821,7 @@ static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
     t->wanted[i] = true;
     if (t->patches) continue; /* see insitu__rows_patch */
     insitu_status status = insitu__fetch_box(&a->zarr, a->drawn_mask, tile, &r->box, a->stride,
-        v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &t->box[i], &t->error);
+        v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, v->ops, &t->box[i], &t->error);
     if (status) return status;
   }
 
@@ -39661,7 +40549,7 @@ static void insitu__kept_boxes(struct insitu__kept *k, const struct insitu__geom
     for (; (f = insitu__geometry_next_of(a, r->tile_lo, r->tile_hi, f)) != UINT64_MAX; f++) {
       insitu__geometry_field(a, NULL, f, tile);
       insitu_status status = insitu__fetch_box(&a->zarr, a->drawn_mask, tile, &r->box, a->stride,
-          v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, &k->box[n++], NULL);
+          v->dst_stride, v->dtype, v->decoded ? &v->cf : NULL, v->ops, &k->box[n++], NULL);
       assert(!status); /* open refuses what cannot be converted */
       (void)status;
     }
@@ -41942,18 +42830,36 @@ static void insitu__check_cf(
   insitu__check_convert(INSITU_F64, (const unsigned char *)&x, to, out);
 }
 
+/* What operations make of an element that has been converted to their type, and stands at `place`
+ * along the axis of their numbers; in the variable's type. */
+static void insitu__check_ops(
+    const struct insitu__geometry_variable *v, uint64_t place, unsigned char out[16]) {
+  const struct insitu__ops *ops = v->ops;
+  unsigned char block[INSITU__OPS_LANES * sizeof(double)];
+  double x;
+  memcpy(block, out, insitu__dtype_size(ops->dtype));
+  insitu__ops_apply(ops, block, place, 0, 1);
+  insitu__check_convert(ops->dtype, block, INSITU_F64, (unsigned char *)&x);
+  if (ops->mask) out[0] = (unsigned char)__builtin_isnan(x);
+  else insitu__check_convert(ops->dtype, block, v->dtype, out);
+}
+
 /* What the batch must show for a stored element. stored NULL: for the fill value, of which an
- * element with an axis of its own shows entry `inside`. */
+ * element with an axis of its own shows entry `inside`. place: along the axis of the numbers of
+ * operations. */
 static void insitu__check_element(const struct insitu__check_job *c, const unsigned char *stored,
-    uint64_t inside, unsigned char out[16]) {
+    uint64_t inside, uint64_t place, unsigned char out[16]) {
+  const struct insitu__geometry_variable *v = c->variable;
+  int32_t dtype = v->ops ? v->ops->dtype : v->dtype;
   const struct insitu__zarr_array *z = c->zarr;
   const unsigned char *fill = z->wide_fill ? z->wide_fill + inside * z->itemsize : z->fill;
   unsigned char native[16];
   insitu__zarr_copy_swapped(
       native, stored ? stored : fill, z->itemsize, insitu__zarr_scalar_size(z), stored && z->swap);
-  if (c->variable->decoded) insitu__check_cf(&c->variable->cf, native, c->variable->dtype, out);
-  else if (c->variable->dtype == z->dtype) memcpy(out, native, z->itemsize);
-  else insitu__check_convert(z->dtype, native, c->variable->dtype, out);
+  if (v->decoded) insitu__check_cf(&v->cf, native, dtype, out);
+  else if (dtype == z->dtype) memcpy(out, native, z->itemsize);
+  else insitu__check_convert(z->dtype, native, dtype, out);
+  if (v->ops) insitu__check_ops(v, place, out);
 }
 
 /* Prints a value and its bytes, as in "1.5 (0x3fc00000)". */
@@ -42045,7 +42951,7 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   }
 
   for (bool more = true; more;) {
-    uint64_t from = 0, to = c->row * out->row_bytes;
+    uint64_t from = 0, to = c->row * out->row_bytes, at = 0;
     for (unsigned k = 0; k < z->ndim; k++)
       from = from * c->object->chunk[c->object->order[k]] +
              (uint64_t)x[c->object->order[k]] % c->object->chunk[c->object->order[k]];
@@ -42055,14 +42961,15 @@ static void insitu__check_compare(struct insitu__check_job *c) {
       uint64_t number = (uint64_t)(x[d] - insitu__check_lowest(c, d)) / box->step[d];
       uint64_t place = box->falls[d] ? box->place[d] - number : box->place[d] + number;
       to += place * (uint64_t)v->dst_stride[d];
+      if (v->ops && v->ops->axis == d) at = place;
     }
     const unsigned char *is = shown + to;
     bool has = c->decoded && insitu__check_has(c, x) && (from + 1) * z->itemsize <= c->decoded_n;
     const unsigned char *stored = has ? c->decoded + from * z->itemsize : NULL;
     unsigned char fill[16], should[16];
     uint64_t inside = z->ndim ? (uint64_t)x[z->ndim - 1] : 0;
-    insitu__check_element(c, NULL, inside, fill);
-    insitu__check_element(c, stored, inside, should);
+    insitu__check_element(c, NULL, inside, at, fill);
+    insitu__check_element(c, stored, inside, at, should);
     if (memcmp(is, should, item) && !(may_be_fill && !memcmp(is, fill, item))) {
       insitu__check_differs(c, x, is, should);
       return;
@@ -42357,8 +43264,43 @@ static void insitu__describe_string(
 static const char *const insitu__describe_maps[] = {
     "", "by_index", "by_index_floor", "by_coordinate"};
 
-/* A variable as the desc gives it. */
-static void insitu__describe_variable(struct insitu__text_buffer *b, const insitu_variable *v) {
+/* , "mean": 1.5   or the list of such numbers; those that JSON does not have as strings. */
+static void insitu__describe_ops_number(
+    struct insitu__text_buffer *b, const char *name, const double *list, uint64_t n, double one) {
+  if (!name) return;
+  insitu__text_buffer_printf(b, ", \"%s\": %s", name, list ? "[" : "");
+  for (uint64_t i = 0; i < (list ? n : 1); i++) {
+    double x = list ? list[i] : one;
+    if (i) insitu__text_buffer_printf(b, ", ");
+    if (__builtin_isfinite(x)) insitu__text_buffer_printf(b, "%.17g", x);
+    else if (__builtin_isnan(x)) insitu__text_buffer_printf(b, "\"NaN\"");
+    else insitu__text_buffer_printf(b, "\"%sInfinity\"", x < 0 ? "-" : "");
+  }
+  if (list) insitu__text_buffer_printf(b, "]");
+}
+
+/* The operations of a variable as the desc gives them. Numbers that desc.stats gives are not in
+ * it. */
+static void insitu__describe_ops(struct insitu__text_buffer *b, const insitu_variable *v) {
+  insitu__text_buffer_printf(b, ", \"ops\": [");
+  for (uint64_t k = 0; k < v->n_ops; k++) {
+    const insitu_op *op = &v->ops[k];
+    const struct insitu__ops_kind *kind = &insitu__ops_kinds[op->kind];
+    bool given = op->as || op->a != 0 || op->b != 0 || op->kind != INSITU_OP_NORM;
+    insitu__describe_string(b, k ? ", {\"op\": " : "{\"op\": ", kind->word);
+    if (op->dim) insitu__describe_string(b, ", \"dim\": ", op->dim);
+    if (given) {
+      insitu__describe_ops_number(b, kind->a, op->as, op->n, op->a);
+      insitu__describe_ops_number(b, kind->b, op->bs, op->n, op->b);
+    }
+    insitu__text_buffer_printf(b, "}");
+  }
+  insitu__text_buffer_printf(b, "]");
+}
+
+/* A variable as the desc gives it, and what tells its operations from others. */
+static void insitu__describe_variable(struct insitu__text_buffer *b, const insitu_variable *v,
+    const struct insitu__geometry_variable *to) {
   insitu__describe_string(b, "{\"label\": ", v->label);
   insitu__describe_string(b, ", \"path\": ", v->path ? v->path : v->label);
   insitu__text_buffer_printf(b, ", \"offset\": %" PRId64, v->offset);
@@ -42381,6 +43323,11 @@ static void insitu__describe_variable(struct insitu__text_buffer *b, const insit
   if (v->rate) insitu__text_buffer_printf(b, ", \"rate\": %" PRId64, v->rate);
   if (v->halo) insitu__text_buffer_printf(b, ", \"halo\": %" PRIu64, v->halo);
   if (v->fixed) insitu__text_buffer_printf(b, ", \"fixed\": true");
+  if (v->n_ops) insitu__describe_ops(b, v);
+  if (to->ops)
+    insitu__text_buffer_printf(
+        b, ", \"fingerprint\": \"%016" PRIx64 "\"", insitu__ops_fingerprint(0, to->ops));
+  if (v->mask) insitu__describe_string(b, ", \"mask\": ", v->mask);
   insitu__text_buffer_printf(b, "}");
 }
 
@@ -42434,7 +43381,7 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
   insitu__text_buffer_printf(b, "{\"config\": {\"variables\": [");
   for (uint64_t i = 0; i < c->n_variables; i++) {
     if (i) insitu__text_buffer_printf(b, ", ");
-    insitu__describe_variable(b, &c->variables[i]);
+    insitu__describe_variable(b, &c->variables[i], &ld->geometry.variables[i]);
   }
 
   insitu__text_buffer_printf(b, c->n_axes ? "], \"axes\": [" : "");
@@ -42879,6 +43826,12 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
   if (variable->place != INSITU_HOST)
     return insitu__error_set(
         err, INSITU_E_ARG, "read: place means nothing here, dst is host memory; leave it out");
+
+  if (variable->mask)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "read: mask is an output of batches; leave it out, or read with INSITU_OP_MISSING");
+  status = insitu__ops_check(variable, insitu__geometry_label(variable), err);
+  if (status) return status;
 
   struct insitu__read_call r = {.loader = ld,
       .variable = variable,
