@@ -913,6 +913,7 @@
  *   >>map        from anchors to indexes of another array
  *   >>ops        operations on elements: arithmetic, the numbers of a variable's list
  *   >>geometry   arrays, variables, how a batch is laid out
+ *   >>cut        the same with fewer steps
  *   >>box        the N-D copy and conversion kernel
  *   >>units      the anchors of train, val, test, cut into units; listed samples; patches
  *   >>split      train, val and test of a desc: fractions, ranges, lists of samples, manifests
@@ -932,6 +933,7 @@
  *   >>join       which samples of different arrays belong together
  *   >>tile       one chunk on its way, from its key to its rows
  *   >>kept       chunks that are kept, rows that are gathered from them
+ *   >>call       on_batch: the user's function between filled and uploaded
  *   >>pass       an iterator: scan, uploads, state, delivery
  *   >>open       a loader opens and closes
  *   >>check      desc.check: rows read again in a second, slow way
@@ -970,7 +972,8 @@ enum {
    * insitu_order_desc has classes. Version 6: insitu_loader_desc has samples, n_samples and
    * assembly; insitu_axis has edge; insitu_plan has assembly, kept_bytes, scatter_bytes,
    * gather_bytes and decode_amplification, and its dropped has INSITU_DROP_LIST; insitu_variable
-   * has ops and mask, insitu_loader_desc has stats. */
+   * has ops and mask, insitu_loader_desc has stats, on_batch, on_batch_user, on_batch_threads,
+   * outputs and n_outputs. */
   INSITU_API = 6,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -1278,6 +1281,21 @@ typedef struct insitu_option {
   const char *key, *value;
 } insitu_option;
 
+typedef struct insitu_batch insitu_batch;
+
+/* An array of each batch that desc.on_batch writes. It lies in the batch's memory behind those of
+ * the variables, and counts for memory_budget, is aligned, placed, copied to devices and exported
+ * as they are. Shape in the batch: (rows, shape[0], ...), C order. It is not cleared: an element
+ * that on_batch leaves out is what an earlier batch had there, or 0. */
+typedef struct insitu_output {
+  const char *label;    /* name in the batch, which no variable has */
+  int32_t dtype;        /* INSITU_...; 0: INSITU_F32 */
+  int32_t ndim;         /* of shape, 0 to 15; 0: one element for each row */
+  const int64_t *shape; /* of one row, each at least 1 */
+  int32_t place;        /* as insitu_variable.place and device have it */
+  int32_t device;
+} insitu_output;
+
 /* Zero means default everywhere; insitu_loader_config returns the resolved values. Everything is
  * copied at open but objects, their keys and their bytes: they must stay as they are until the
  * loader is closed. */
@@ -1413,6 +1431,30 @@ typedef struct insitu_loader_desc {
       void *user, uint64_t bytes, uint64_t align, int32_t place, int32_t device, void *stream);
   void (*release)(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device);
   void *alloc_user;
+  /* Optional: called once for each batch that has rows, when they have all come, and before the
+   * batch is copied to devices and delivered: for wind speed, tendencies, regridding, augmentation.
+   * It may write to the data of the batch's arrays, in place as well, but for fixed ones; those
+   * that are meant for a device are still in host memory (place is INSITU_PINNED). The batch's
+   * other fields are set, but for `after`.
+   * keys[r] is a random number of row r, a pure function of seed, epoch and sample: equal whatever
+   * batch_size, order, rank and world are. It is h after h = 0 and then, for each word w,
+   * h = mix(h ^ w), where mix is the finaliser of splitmix64 with its increment (x += 2^64 / golden
+   * ratio = 0x9E3779B97F4A7C15 first). The words: 0x6F6E5F6261746368, seed, epoch, the row's index
+   * on each sample axis in the order of axis_indices (an axis with a patch has none) and, with
+   * patches, the number of the patch among those of its sample.
+   * An error status and message become the error of this batch: earlier ones are delivered first.
+   * A batch of which a call failed or never came is not delivered. Calls are made in the order of
+   * an iterator's batches, on decoding threads (with inline_io on the thread that is inside next),
+   * several at once; calls of batches that are dropped by set_epoch or restore are repeated. It may
+   * not call the loader, its iterators and batches. Closing waits for a call that runs, and so do
+   * insitu_iter_set_epoch, insitu_iter_restore and insitu_iter_set_steps. */
+  insitu_status (*on_batch)(
+      void *user, insitu_batch *batch, const uint64_t *keys, insitu_error *err);
+  void *on_batch_user;
+  uint64_t on_batch_threads; /* calls at once, over all iterators (decode_threads); 1: one by one */
+  /* what on_batch adds; with plan_only on_batch may be NULL */
+  const insitu_output *outputs;
+  uint64_t n_outputs;
 } insitu_loader_desc;
 
 typedef struct insitu_iter_desc {
@@ -1463,11 +1505,12 @@ typedef struct insitu_array {
 
 /* Yours, writable but for fixed arrays, from next to release, closing the iterator or loader in
  * between included. All it points to dies with it. */
-typedef struct insitu_batch {
+struct insitu_batch {
   uint64_t epoch, index; /* index within the epoch; the same on every rank */
   uint64_t rows;         /* batch_size, or fewer (even 0) in the last batch of a sequential epoch */
   uint64_t n_arrays;
-  const insitu_array *arrays; /* in the order in which desc.variables name them first */
+  /* in the order in which desc.variables name them first; then desc.outputs */
+  const insitu_array *arrays;
   /* (rows): the index of each sample on the sample axis; of several, on the first of desc.axes */
   const int64_t *sample_indices;
   /* (rows, n_axes): on each axis, in the order of desc.axes; of a patch the first element, without
@@ -1487,7 +1530,7 @@ typedef struct insitu_batch {
   const int64_t *time_us;
   const char *calendar; /* of time_us, such as "noleap", a constant of the library; or NULL */
   insitu_state after;   /* restore this to go on behind this batch */
-} insitu_batch;
+};
 
 /* ---- what is known before reading ---- */
 /* Why an epoch of a split does not deliver an anchor of the archive. An anchor counts for the first
@@ -25374,6 +25417,7 @@ struct insitu__geometry {
   uint64_t slab_bytes, indices; /* one batch on the host; where its sample indices lie */
   uint64_t places;              /* where the indexes on all axes lie; one axis: the same place */
   uint64_t coordinates, times;  /* behind them, with desc.coordinates */
+  uint64_t keys;                /* behind these, with desc.on_batch */
   uint64_t pinned_bytes;        /* of it, those of a second block, which is page-locked */
   uint64_t fixed_bytes;         /* of fixed outputs on the host, each with room of its own */
   struct insitu__geometry_device devices[INSITU__MAX_DEVICES];
@@ -25991,6 +26035,32 @@ static insitu_status insitu__geometry_join(
       "open, output %s: one row has more bytes than memory can address; select less", out->label);
 }
 
+/* Appends what desc.on_batch adds to the outputs of the variables. */
+static insitu_status insitu__geometry_added(
+    struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
+  for (uint64_t i = 0; i < desc->n_outputs; i++) {
+    const insitu_output *want = &desc->outputs[i];
+    struct insitu__geometry_output *out = &g->outputs[g->n_outputs++];
+    bool fits = true;
+
+    out->label = want->label;
+    out->dtype = want->dtype;
+    out->ndim = 1 + want->ndim;
+    out->channels = 1;
+    out->row_bytes = insitu__dtype_size(want->dtype);
+    for (int32_t d = 0; d < want->ndim; d++) {
+      out->shape[1 + d] = want->shape[d];
+      fits = fits && insitu__base_mul(out->row_bytes, (uint64_t)want->shape[d], &out->row_bytes);
+    }
+    if (!fits || out->row_bytes > PTRDIFF_MAX)
+      return insitu__error_set(err, INSITU_E_SHAPE,
+          "open, output %s: one row has more bytes than memory can address; give a smaller shape",
+          want->label);
+  }
+
+  return INSITU_OK;
+}
+
 /* Shapes and strides of the outputs, once their channels are known. */
 static void insitu__geometry_shapes(struct insitu__geometry *g) {
   for (uint64_t i = 0; i < g->n_outputs; i++) {
@@ -26260,12 +26330,13 @@ static bool insitu__geometry_place(
   return ok;
 }
 
-/* Places the outputs' blocks in a slab of `rows` rows: sample indices behind those that stay on
+/* Places the outputs' blocks in a slab of a desc's rows: sample indices behind those that stay on
  * the host; page-locked ones, and those of each device, in a block of their own. */
 static insitu_status insitu__geometry_slab(
-    struct insitu__geometry *g, uint64_t rows, bool coordinates, insitu_error *err) {
+    struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
   /* each block is a mapping of its own */
-  uint64_t at = 0, pinned = 0, bytes = 0, page = (uint64_t)sysconf(_SC_PAGESIZE);
+  uint64_t rows = desc->batch_size, at = 0, pinned = 0, bytes = 0,
+           page = (uint64_t)sysconf(_SC_PAGESIZE);
   uint64_t parts = 0; /* of one row: pieces that arrive by themselves */
   bool ok = true;
 
@@ -26295,7 +26366,9 @@ static insitu_status insitu__geometry_slab(
   uint64_t numbers = g->n_public > 1 ? 1 + g->n_public : 1; /* of each row, of 8 bytes all */
   g->coordinates = at + rows * numbers * sizeof(int64_t);
   g->times = g->coordinates + rows * g->n_public * sizeof(double);
-  if (coordinates) numbers += g->n_public + 1;
+  if (desc->coordinates) numbers += g->n_public + 1;
+  g->keys = at + rows * numbers * sizeof(uint64_t);
+  if (desc->on_batch || desc->n_outputs) numbers++;
   ok = ok && insitu__base_mul(rows, numbers * sizeof(int64_t), &bytes) &&
        insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 && pinned < PTRDIFF_MAX / 4;
   g->pinned_bytes = insitu__base_ceil_div(pinned, page) * page;
@@ -26305,86 +26378,6 @@ static insitu_status insitu__geometry_slab(
   return insitu__error_set(err, INSITU_E_BUDGET,
       "open: a batch of %" PRIu64 " rows has more bytes than memory can address; lower batch_size",
       rows);
-}
-
-/* ---- fewer steps ---- */
-
-/* Bytes that insitu__geometry_cut takes for one geometry at most; 0: there is nothing to cut. */
-static uint64_t insitu__geometry_cut_bytes(const struct insitu__geometry *g) {
-  uint64_t views = 0, steps = 1;
-
-  for (uint64_t i = 0; i < g->n_variables; i++)
-    steps = insitu__base_max(steps, g->variables[i].n_steps);
-  if (steps == 1) return 0;
-  for (uint64_t i = 0; i < g->n_arrays; i++) views += g->arrays[i].n_views;
-  /* a growing array has room for twice as many views */
-  return sizeof *g + g->n_stored * sizeof *g->arrays + g->n_variables * sizeof *g->variables +
-         g->n_outputs * sizeof *g->outputs +
-         views * (2 * sizeof *g->arrays->views + sizeof *g->arrays->spans);
-}
-
-/* Frees what insitu__geometry_cut made; g may be NULL. */
-static void insitu__geometry_cut_free(struct insitu__geometry *g) {
-  if (!g) return;
-  for (uint64_t i = 0; g->arrays && i < g->n_arrays; i++) {
-    INSITU__ARRAY_FREE(g->arrays[i].views);
-    insitu__mem_free(g->arrays[i].spans);
-  }
-
-  insitu__mem_free(g->arrays);
-  insitu__mem_free(g->variables);
-  insitu__mem_free(g->outputs);
-  insitu__mem_free(g);
-}
-
-/* Copies n entries, whose old place is taken for the new one; false: no memory. */
-static bool insitu__geometry_copy(void *slot, uint64_t n, uint64_t size) {
-  void *from, *to = insitu__mem_alloc(n, size);
-  memcpy(&from, slot, sizeof from); /* a memcpy, because the pointer there is of any type */
-  if (to) memcpy(to, from, n * size);
-  memcpy(slot, &to, sizeof to);
-  return to != NULL;
-}
-
-/* What is left of `full` where only the first of its steps are shown: n of output number `output`,
- * and of others as many as `now` shows. NULL: no memory. Whatever steps do not change is shared
- * with `full`, which must live longer; nothing is larger than there. Row lists as well: where a
- * view is left out, the gaps before and behind it become one, and spans count list_rows entries for
- * a gap at most. */
-static struct insitu__geometry *insitu__geometry_cut(const struct insitu__geometry *full,
-    const struct insitu__geometry *now, const insitu_loader_desc *desc, uint64_t output,
-    uint64_t n) {
-  struct insitu__geometry *g = insitu__mem_alloc(1, sizeof *g);
-  if (!g) return NULL;
-  *g = *full;
-  bool ok = insitu__geometry_copy(&g->arrays, g->n_stored, sizeof *g->arrays);
-  for (uint64_t i = 0; ok && i < g->n_arrays; i++) {
-    struct insitu__geometry_array *a = &g->arrays[i];
-    a->views = NULL;
-    a->spans = NULL;
-    a->n_views = 0;
-  }
-
-  ok = insitu__geometry_copy(&g->variables, g->n_variables, sizeof *g->variables) && ok;
-  ok = insitu__geometry_copy(&g->outputs, g->n_outputs, sizeof *g->outputs) && ok;
-  for (uint64_t i = 0; ok && i < g->n_variables; i++) {
-    struct insitu__geometry_variable *v = &g->variables[i];
-    struct insitu__geometry_output *out = &g->outputs[v->output];
-    if (v->fixed) continue;
-    v->n_steps = v->output == output ? n : now->variables[i].n_steps;
-    ok = !insitu__geometry_layout(v, &g->arrays[v->array], &desc->variables[i], NULL);
-    out->row_bytes = out->channels * v->n_steps * v->step_bytes;
-    if (desc->variables[i].n_steps) out->shape[out->stacked ? 2 : 1] = (int64_t)v->n_steps;
-  }
-
-  for (uint64_t i = 0; ok && i < g->n_regions; i++) ok = insitu__geometry_views_of(g, desc, i);
-  for (uint64_t i = 0; ok && i < g->n_arrays; i++) ok = insitu__geometry_list(&g->arrays[i]);
-  if (ok && !insitu__geometry_slab(g, desc->batch_size, desc->coordinates != 0, NULL)) {
-    insitu__geometry_shapes(g);
-    return g;
-  }
-  insitu__geometry_cut_free(g);
-  return NULL;
 }
 
 /* ---- hashes, checks, opening ---- */
@@ -26812,7 +26805,7 @@ static insitu_status insitu__geometry_open_await(struct insitu__geometry *g,
   uint64_t n = desc->n_variables;
   g->arrays = insitu__mem_alloc(n, sizeof *g->arrays);
   g->variables = insitu__mem_alloc(n, sizeof *g->variables);
-  g->outputs = insitu__mem_alloc(n, sizeof *g->outputs);
+  g->outputs = insitu__mem_alloc(n + desc->n_outputs, sizeof *g->outputs);
   if (!g->arrays || !g->variables || !g->outputs)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the variables; give the process more memory");
@@ -26849,8 +26842,9 @@ static insitu_status insitu__geometry_init(
     if (s) return s;
   }
 
+  insitu_status s = insitu__geometry_added(g, desc, err);
   insitu__geometry_shapes(g);
-  insitu_status s = insitu__geometry_names(g, desc, err);
+  if (!s) s = insitu__geometry_names(g, desc, err);
   if (!s) s = insitu__geometry_views(g, desc, err);
   if (!s) insitu__geometry_hashes(g, desc);
   return s;
@@ -27164,6 +27158,88 @@ static uint64_t insitu__geometry_reach(const struct insitu__geometry *g) {
       if (delta > last) last = delta;
     }
   return (uint64_t)(last - first);
+}
+
+/* >>cut ---------------------------------------------------------------------------------------- */
+/* The geometry of an iterator that shows fewer steps than its variables name: see
+ * insitu_iter_set_steps. No state; any thread may call. */
+
+/* Bytes that insitu__cut takes for one geometry at most; 0: there is nothing to cut. */
+static uint64_t insitu__cut_bytes(const struct insitu__geometry *g) {
+  uint64_t views = 0, steps = 1;
+
+  for (uint64_t i = 0; i < g->n_variables; i++)
+    steps = insitu__base_max(steps, g->variables[i].n_steps);
+  if (steps == 1) return 0;
+  for (uint64_t i = 0; i < g->n_arrays; i++) views += g->arrays[i].n_views;
+  /* a growing array has room for twice as many views */
+  return sizeof *g + g->n_stored * sizeof *g->arrays + g->n_variables * sizeof *g->variables +
+         g->n_outputs * sizeof *g->outputs +
+         views * (2 * sizeof *g->arrays->views + sizeof *g->arrays->spans);
+}
+
+/* Frees what insitu__cut made; g may be NULL. */
+static void insitu__cut_free(struct insitu__geometry *g) {
+  if (!g) return;
+  for (uint64_t i = 0; g->arrays && i < g->n_arrays; i++) {
+    INSITU__ARRAY_FREE(g->arrays[i].views);
+    insitu__mem_free(g->arrays[i].spans);
+  }
+
+  insitu__mem_free(g->arrays);
+  insitu__mem_free(g->variables);
+  insitu__mem_free(g->outputs);
+  insitu__mem_free(g);
+}
+
+/* Copies n entries, whose old place is taken for the new one; false: no memory. */
+static bool insitu__cut_copy(void *slot, uint64_t n, uint64_t size) {
+  void *from, *to = insitu__mem_alloc(n, size);
+  memcpy(&from, slot, sizeof from); /* a memcpy, because the pointer there is of any type */
+  if (to) memcpy(to, from, n * size);
+  memcpy(slot, &to, sizeof to);
+  return to != NULL;
+}
+
+/* What is left of `full` where only the first of its steps are shown: n of output number `output`,
+ * and of others as many as `now` shows. NULL: no memory. Whatever steps do not change is shared
+ * with `full`, which must live longer; nothing is larger than there. Row lists as well: where a
+ * view is left out, the gaps before and behind it become one, and spans count list_rows entries for
+ * a gap at most. */
+static struct insitu__geometry *insitu__cut(const struct insitu__geometry *full,
+    const struct insitu__geometry *now, const insitu_loader_desc *desc, uint64_t output,
+    uint64_t n) {
+  struct insitu__geometry *g = insitu__mem_alloc(1, sizeof *g);
+  if (!g) return NULL;
+  *g = *full;
+  bool ok = insitu__cut_copy(&g->arrays, g->n_stored, sizeof *g->arrays);
+  for (uint64_t i = 0; ok && i < g->n_arrays; i++) {
+    struct insitu__geometry_array *a = &g->arrays[i];
+    a->views = NULL;
+    a->spans = NULL;
+    a->n_views = 0;
+  }
+
+  ok = insitu__cut_copy(&g->variables, g->n_variables, sizeof *g->variables) && ok;
+  ok = insitu__cut_copy(&g->outputs, g->n_outputs, sizeof *g->outputs) && ok;
+  for (uint64_t i = 0; ok && i < g->n_variables; i++) {
+    struct insitu__geometry_variable *v = &g->variables[i];
+    struct insitu__geometry_output *out = &g->outputs[v->output];
+    if (v->fixed) continue;
+    v->n_steps = v->output == output ? n : now->variables[i].n_steps;
+    ok = !insitu__geometry_layout(v, &g->arrays[v->array], &desc->variables[i], NULL);
+    out->row_bytes = out->channels * v->n_steps * v->step_bytes;
+    if (desc->variables[i].n_steps) out->shape[out->stacked ? 2 : 1] = (int64_t)v->n_steps;
+  }
+
+  for (uint64_t i = 0; ok && i < g->n_regions; i++) ok = insitu__geometry_views_of(g, desc, i);
+  for (uint64_t i = 0; ok && i < g->n_arrays; i++) ok = insitu__geometry_list(&g->arrays[i]);
+  if (ok && !insitu__geometry_slab(g, desc, NULL)) {
+    insitu__geometry_shapes(g);
+    return g;
+  }
+  insitu__cut_free(g);
+  return NULL;
 }
 
 /* >>box ---------------------------------------------------------------------------------------- */
@@ -33212,6 +33288,8 @@ static void insitu__device_close(struct insitu__device *d) {
  *           assigned     pending is 0   copies asked  in order    by the user   once fences
  *           and scanned  (workers)      for (reactor) (next)      or exports    are passed
  *
+ * With on_batch a filled slab's pending is 1, and 0 once on_batch has returned.
+ *
  * Of a tile, one chunk on its way:
  *
  *   IDLE ─► WAITING ─┬─► READING ───────────────► DECODING ─► IDLE    (a coroutine: >>tile)
@@ -33319,7 +33397,8 @@ struct insitu__loader_slab {
   uint64_t number, rows;
 
   /* Parts to come; a part is what one chunk has for one view of one row. Until every row is
-   * scanned, INSITU__LOADER_SCANNING less the parts that came. Any thread counts it down. */
+   * scanned, INSITU__LOADER_SCANNING less the parts that came. on_batch has one part. Any thread
+   * counts it down. */
   atomic_uint_least64_t pending;
 
   /* Under the iterator's lock. */
@@ -33535,7 +33614,7 @@ struct insitu__loader_iter_sched {
   bool tile_waits; /* the scan has come to a chunk whose batches have no slabs yet */
 
   uint64_t inflight[2]; /* chunks in flight, of an even and an odd epoch */
-  uint64_t gathers;     /* jobs in flight that gather rows: see >>kept */
+  uint64_t gathers;     /* jobs in flight that gather rows, see >>kept, or call on_batch */
   bool past_caches;     /* the batches in flight are larger than the processor's caches */
   bool stopping;
   struct insitu__reactor_gate idle; /* opens when stopping and nothing is in flight */
@@ -33556,6 +33635,7 @@ struct insitu__loader_iter_shared {
   uint64_t next;         /* the batch to be delivered next */
   uint64_t woken;        /* what `next` was when the user's thread last woke the reactor */
   uint64_t assigned;     /* one past the last batch that has a slab */
+  uint64_t called;       /* the batch to be handed to on_batch next */
   uint64_t uploaded;     /* the batch to be copied to devices next */
   uint64_t held;         /* slabs that users hold, or their exports */
   uint64_t slabs_mapped; /* slabs with memory */
@@ -33701,6 +33781,7 @@ struct insitu__loader_sched {
 
   struct insitu__loader_learned learned[INSITU__LOADER_LEARNED];
   unsigned readers; /* coroutines that read ranges of chunks, besides those of the chunks */
+  uint64_t calls;   /* of on_batch that run, or wait for a worker */
 
   /* Small chunks that the next job tries. */
   struct insitu__loader_tile *bunch, *bunch_last;
@@ -35158,17 +35239,26 @@ static void insitu__rows_tell(insitu_iter *it) {
   if (it->loader->config.inline_io) insitu__reactor_wake(&it->loader->reactor);
 }
 
-/* Counts parts of a batch down; the last wakes a user who waits for the batch, or has it copied to
- * devices. Nothing of the slab may be touched afterwards. */
+/* What is left of a slab's `pending` once its rows have come: the part that on_batch has. */
+static uint64_t insitu__rows_called(const insitu_loader *ld) {
+  return ld->config.on_batch != NULL;
+}
+
+/* Counts parts of a batch down; the last of its rows has on_batch called, and the last of all wakes
+ * a user who waits for the batch, or has it copied to devices. Nothing of the slab may be touched
+ * afterwards. */
 static void insitu__rows_count_down(
     insitu_iter *it, struct insitu__loader_slab *slab, uint64_t parts) {
   uint64_t number = slab->number;
+  uint64_t left = atomic_fetch_sub_explicit(&slab->pending, parts, memory_order_acq_rel) - parts;
 
-  if (atomic_fetch_sub_explicit(&slab->pending, parts, memory_order_acq_rel) != parts) return;
+  if (left > insitu__rows_called(it->loader)) return;
   pthread_mutex_lock(&it->lock);
-  if (it->device.n_rings && number == it->shared.uploaded)
-    insitu__reactor_wake(&it->loader->reactor);
-  else if (number == it->shared.next) insitu__rows_tell(it);
+  bool call = left && number == it->shared.called;
+  bool upload = !left && it->device.n_rings && number == it->shared.uploaded;
+  if (call || upload) insitu__reactor_wake(&it->loader->reactor);
+  /* With a call to come, too: insitu__check_batch comes before it. */
+  if (!upload && number == it->shared.next) insitu__rows_tell(it);
   pthread_mutex_unlock(&it->lock);
 }
 
@@ -37113,6 +37203,20 @@ static void insitu__config_masks(insitu_loader *ld, bool *ok) {
   c->n_variables = made;
 }
 
+/* Copies what on_batch adds to batches. */
+static void insitu__config_keep_outputs(insitu_loader *ld, bool *ok) {
+  insitu_loader_desc *c = &ld->config;
+  if (!c->n_variables) c->n_outputs = 0; /* plan_only: there is no batch */
+  insitu_output *out = insitu__config_keep_list(ld, c->outputs, c->n_outputs, sizeof *out, ok);
+  c->outputs = out;
+  for (uint64_t i = 0; *ok && i < c->n_outputs; i++, out++) {
+    uint64_t n = (uint64_t)out->ndim;
+    insitu__config_keep_text(ld, &out->label, ok);
+    out->shape = insitu__config_keep_list(ld, out->shape, n, sizeof *out->shape, ok);
+    if (!out->dtype) out->dtype = INSITU_F32;
+  }
+}
+
 /* Copies a desc and everything it points to; false: no memory. */
 static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc *desc) {
   insitu_loader_desc *c = &ld->config;
@@ -37165,6 +37269,7 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
     insitu__config_keep_variable(ld, &variables[i], &ok);
   c->variables = variables;
   if (ok) insitu__config_masks(ld, &ok);
+  insitu__config_keep_outputs(ld, &ok);
   return ok;
 }
 
@@ -37195,6 +37300,10 @@ static insitu_status insitu__config_check_fields(const insitu_loader_desc *d, in
           value, f->most);
   }
 
+  if (d->on_batch_threads > INSITU__REACTOR_MAX_WORKERS)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: on_batch_threads is %" PRIu64 ", at most %d makes sense; correct it",
+        d->on_batch_threads, INSITU__REACTOR_MAX_WORKERS);
   int32_t log = d->log_level == INSITU_LOG_OFF ? 0 : d->log_level;
   return insitu__config_check_word("log_level", log, INSITU_LOG_DEBUG, err);
 }
@@ -37371,6 +37480,52 @@ static bool insitu__config_dates_twice(const insitu_loader_desc *d) {
   return false;
 }
 
+/* What is wrong with output number i of desc.outputs; NULL: nothing. */
+static const char *insitu__config_output_fault(const insitu_loader_desc *desc, uint64_t i) {
+  const insitu_output *out = &desc->outputs[i];
+
+  if (!out->label || !*out->label) return "it has no label; give one";
+  if (out->dtype && !strcmp(insitu__dtype_name(out->dtype), "unknown"))
+    return "its dtype is none of the constants; use one of INSITU_I8 to INSITU_BOOL";
+  if (out->ndim < 0 || out->ndim >= INSITU__MAX_DIMS || (out->ndim && !out->shape))
+    return "shape is NULL, or ndim is not 0 to 15; correct them";
+  for (int32_t d = 0; d < out->ndim; d++)
+    if (out->shape[d] < 1) return "a length in its shape is below 1; correct it";
+  if (out->place < INSITU_HOST || out->place > INSITU_DEVICE_OR_HOST || out->device < 0 ||
+      out->device >= INSITU__MAX_DEVICES)
+    return "no such place; use INSITU_HOST to INSITU_DEVICE_OR_HOST, and devices below 64";
+
+  for (uint64_t k = 0; k < i; k++)
+    if (!strcmp(desc->outputs[k].label, out->label))
+      return "another output has the same label; give each a label of its own";
+  for (uint64_t k = 0; k < desc->n_variables; k++) {
+    const insitu_variable *v = &desc->variables[k];
+    const char *name = v->into ? v->into : insitu__geometry_label(v);
+    if (!strcmp(name, out->label) || (v->mask && !strcmp(v->mask, out->label)))
+      return "a variable's output has the same name; give it a label of its own";
+  }
+  return NULL;
+}
+
+/* What on_batch and its outputs can get wrong. */
+static insitu_status insitu__config_check_outputs(
+    const insitu_loader_desc *desc, insitu_error *err) {
+  if (!desc->n_variables) return INSITU_OK; /* plan_only: there is no batch */
+  if (desc->n_outputs > INSITU__MAX_VARIABLES || (desc->n_outputs && !desc->outputs))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: n_outputs is %" PRIu64 "; give outputs, at most %d", desc->n_outputs,
+        INSITU__MAX_VARIABLES);
+  if (desc->n_outputs && !desc->on_batch && !desc->plan_only)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: outputs are set, and on_batch, which writes them, is NULL; set both, or neither");
+  for (uint64_t i = 0; i < desc->n_outputs; i++) {
+    const char *fault = insitu__config_output_fault(desc, i);
+    if (fault)
+      return insitu__error_set(err, INSITU_E_ARG, "open, outputs[%" PRIu64 "]: %s", i, fault);
+  }
+  return INSITU_OK;
+}
+
 /* What can be said of a desc before the archive is opened. */
 static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_error *err) {
   if (d->api != INSITU_API) return insitu__error_api(err, "open", d->api);
@@ -37393,7 +37548,8 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
         "sample_from and sample_to or "
         "sample_start and sample_stop, and in each split either from and to or the others");
 
-  return insitu__geometry_check(d, err);
+  status = insitu__geometry_check(d, err);
+  return status ? status : insitu__config_check_outputs(d, err);
 }
 
 /* ---- defaults ---- */
@@ -37486,6 +37642,7 @@ static insitu_status insitu__config_defaults(insitu_loader *ld, insitu_error *er
   if (!c->on_bad_chunk) c->on_bad_chunk = INSITU_RAISE;
   if (c->cache_dir && !c->cache_budget) c->cache_budget = UINT64_C(16) << 30;
   insitu__config_defaults_machine(ld);
+  if (!c->on_batch_threads) c->on_batch_threads = c->decode_threads;
   return INSITU_OK;
 }
 
@@ -37651,6 +37808,7 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
     readers = INSITU__PART_MORE_READERS *
               (INSITU_CORO_STACK + insitu__store_read_bytes(&ld->source.store));
   f->inflight_bytes = connections + readers + c->max_inflight * each + c->decode_threads * scratch;
+  if (c->on_batch) f->inflight_bytes += c->on_batch_threads * INSITU_CORO_STACK;
   if (f->slot_bytes) insitu__config_footprint_cache(ld);
   uint64_t total = insitu__codec_add_saturating(f->inflight_bytes, f->cache_bytes);
   uint64_t kept = insitu__loader_get(&ld->budget.kept), maps = insitu__loader_get(&ld->budget.maps);
@@ -40663,7 +40821,8 @@ static void insitu__kept_start(insitu_iter *it, struct insitu__loader_slab *slab
   it->kept->gathering = slab->number + 1;
   it->sched.gathers += jobs;
   record->jobs = (unsigned)jobs;
-  atomic_store_explicit(&slab->pending, jobs, memory_order_relaxed);
+  atomic_store_explicit(
+      &slab->pending, jobs + insitu__rows_called(it->loader), memory_order_relaxed);
   for (uint64_t i = 0; i < jobs; i++) {
     struct insitu__kept_job *job = &record->job[i];
     *job = (struct insitu__kept_job){.it = it,
@@ -40676,6 +40835,132 @@ static void insitu__kept_start(insitu_iter *it, struct insitu__loader_slab *slab
     insitu__kept_end(it, record);
     insitu__reactor_wake(r); /* the scan may go on */
   }
+}
+
+/* >>call --------------------------------------------------------------------------------------- */
+/* desc.on_batch: the user's function, called for each batch between filled and uploaded.
+ *
+ *   rows have come ─► the pump, in the order of batches ─► a worker calls ─► one part less, or an
+ *   (pending is 1)    (at most on_batch_threads at once)   the function      error of the batch
+ *
+ * The pump (>>pass) hands out no more calls than may run, so that no worker waits for another's. A
+ * batch that has no rows is not handed out. Whoever stops an iterator waits for its calls.
+ *
+ * State: insitu_loader.sched.calls, and insitu_iter.shared.called. Keys are written by the reactor
+ * thread, with a row's other numbers. The _await function suspends on the reactor thread. */
+
+/* The first word of every key, "on_batch": it keeps keys apart from what the order draws. */
+#define INSITU__CALL_KEY UINT64_C(0x6F6E5F6261746368)
+
+/* Writes the key of a row: see desc.on_batch. */
+static void insitu__call_key(const insitu_iter *it, const struct insitu__loader_slab *slab,
+    uint64_t row, const int64_t *anchor) {
+  const struct insitu__geometry *g = it->plan.shown;
+  uint64_t word[3 + INSITU__MAX_AXES + 1] = {
+      INSITU__CALL_KEY, it->loader->config.seed, slab->number / it->batches};
+  int n = 3;
+  uint64_t index[INSITU__MAX_AXES] = {0};
+  bool has[INSITU__MAX_AXES] = {false};
+
+  for (unsigned k = 0; k < g->n_drawn; k++) {
+    index[g->axes[k].number] = (uint64_t)anchor[k];
+    has[g->axes[k].number] = true;
+  }
+  for (unsigned k = 0; k < INSITU__MAX_AXES; k++)
+    if (has[k]) word[n++] = index[k];
+  if (g->n_patch) word[n++] = (uint64_t)anchor[g->n_drawn];
+  ((uint64_t *)(void *)(slab->memory + g->keys))[row] = insitu__order_key(word, n);
+}
+
+/* Sets the public fields of a slab's batch, but for `after`: arrays as they lie on the host. */
+static void insitu__call_face(const insitu_iter *it, struct insitu__loader_slab *slab) {
+  const struct insitu__geometry *g = it->plan.shown;
+  insitu_batch *b = &slab->batch;
+  b->epoch = slab->number / it->batches;
+  b->index = slab->number % it->batches;
+  b->rows = slab->rows;
+  const struct insitu__loader_coordinate *c = &it->loader->coordinate[g->along];
+  bool coordinates = g->n_drawn ? c->bits != NULL : it->loader->config.coordinates != 0;
+  b->sample_indices = (const void *)(slab->memory + g->indices);
+  b->axis_indices = (const void *)(slab->memory + g->places);
+  b->n_axes = g->n_public;
+  if (coordinates) b->coordinates = (const void *)(slab->memory + g->coordinates);
+  if (c->dated) {
+    b->time_us = (const void *)(slab->memory + g->times);
+    b->calendar = insitu__time_calendars[c->units.calendar];
+  }
+
+  for (uint64_t i = 0; i < g->n_outputs; i++) {
+    const struct insitu__geometry_output *out = &g->outputs[i];
+    if (out->fixed) continue; /* insitu__pass_slab_init did it */
+    slab->arrays[i].data = insitu__rows_rows(slab, out);
+    slab->arrays[i].place = out->place == INSITU_DEVICE ? INSITU_PINNED : out->place;
+    slab->arrays[i].bytes = slab->rows * out->row_bytes;
+    slab->arrays[i].row_bytes = out->row_bytes;
+    memcpy(slab->shapes[i].shape, out->shape, sizeof out->shape);
+    memcpy(slab->shapes[i].strides, out->strides, sizeof out->strides);
+    slab->shapes[i].shape[0] = (int64_t)slab->rows;
+  }
+}
+
+/* A call on a worker, and what it returned. */
+struct insitu__call_job {
+  struct insitu__loader_slab *slab;
+  insitu_status status;
+  insitu_error error;
+};
+
+static void insitu__call_now(void *arg, unsigned worker) {
+  struct insitu__call_job *job = arg;
+  const insitu_iter *it = job->slab->iter;
+  const insitu_loader_desc *c = &it->loader->config;
+  (void)worker;
+
+  insitu__call_face(it, job->slab);
+  memset(&job->slab->batch.after, 0, sizeof job->slab->batch.after);
+  const void *keys = job->slab->memory + it->plan.shown->keys;
+  job->status = c->on_batch(c->on_batch_user, &job->slab->batch, keys, &job->error);
+}
+
+/* Damages a batch whose call failed. */
+static void insitu__call_failed(insitu_iter *it, struct insitu__call_job *job) {
+  uint64_t number = job->slab->number;
+  bool known = job->status < 0 && job->status >= INSITU_E_DEVICE;
+  insitu_error error = {0};
+
+  job->error.message[sizeof job->error.message - 1] = 0;
+  insitu__error_cause(&error, &job->error);
+  insitu__error_set(&error, known ? job->status : INSITU_E_ARG,
+      "rank %d, on_batch, batch %" PRIu64 " of epoch %" PRIu64 ": %.800s", it->loader->config.rank,
+      number % it->batches, number / it->batches,
+      job->error.message[0] ? job->error.message
+                            : "it failed without a message; let on_batch fill the error");
+  insitu__tile_damage(it, number, &error);
+}
+
+/* The coroutine of a call. */
+static void insitu__call_await(void *arg) {
+  struct insitu__call_job job = {.slab = arg};
+  insitu_iter *it = job.slab->iter;
+
+  insitu__reactor_work_await(&it->loader->reactor, insitu__call_now, &job);
+  it->loader->sched.calls--;
+  if (job.status) insitu__call_failed(it, &job);
+  else insitu__rows_count_down(it, job.slab, 1);
+  it->sched.gathers--;
+  insitu__tile_quiet(it);
+}
+
+/* Has on_batch called for a batch whose rows have come. False: no memory for a coroutine. */
+static bool insitu__call_start(insitu_iter *it, struct insitu__loader_slab *slab) {
+  if (!slab->rows) {
+    insitu__rows_count_down(it, slab, 1);
+    return true;
+  }
+  if (insitu__reactor_spawn(&it->loader->reactor, insitu__call_await, slab)) return false;
+  it->loader->sched.calls++;
+  it->sched.gathers++;
+  return true;
 }
 
 /* >>pass --------------------------------------------------------------------------------------- */
@@ -40947,6 +41232,8 @@ static void insitu__pass_row(const insitu_iter *it, const struct insitu__loader_
   double *value = (double *)(void *)(slab->memory + g->coordinates) + row * g->n_public;
   int64_t index[INSITU__MAX_AXES] = {0};
 
+  if (it->loader->config.on_batch) insitu__call_key(it, slab, row, anchor);
+
   insitu__plan_index(&it->plan, order, anchor, index);
   ((int64_t *)(void *)(slab->memory + g->indices))[row] = index[0];
   if (g->n_public > 1)
@@ -40980,7 +41267,8 @@ static bool insitu__pass_step_scatter(insitu_iter *it, uint64_t base, bool *star
   switch (insitu__pass_step(it)) {
   case INSITU__PLAN_ROW: insitu__pass_row(it, slab, s->order, s->row, s->anchor); break;
   case INSITU__PLAN_BATCH:
-    insitu__rows_count_down(it, slab, INSITU__LOADER_SCANNING - s->batch_parts);
+    insitu__rows_count_down(
+        it, slab, INSITU__LOADER_SCANNING - s->batch_parts - insitu__rows_called(it->loader));
     break;
   case INSITU__PLAN_TILE:
     it->sched.tile_waits = !insitu__pass_place(
@@ -41155,6 +41443,24 @@ static void insitu__pass_upload(insitu_iter *it) {
   pthread_mutex_unlock(&it->lock);
 }
 
+/* Has on_batch called for the batches that are next, as far as their rows have come and may no
+ * longer be checked. */
+static void insitu__pass_call(insitu_iter *it) {
+  while (!it->sched.stopping && it->loader->sched.calls < it->loader->config.on_batch_threads) {
+    struct insitu__loader_slab *slab = NULL;
+    pthread_mutex_lock(&it->lock);
+    uint64_t number = it->shared.called;
+    if (number < it->shared.assigned && number < it->shared.first_damaged)
+      slab = it->ring[number % it->n_ring];
+    if (slab && (atomic_load_explicit(&slab->pending, memory_order_acquire) > 1 || !slab->checked))
+      slab = NULL;
+    it->shared.called += slab != NULL;
+    pthread_mutex_unlock(&it->lock);
+    if (!slab) return;
+    if (!insitu__call_start(it, slab)) insitu__pass_no_memory(it, number);
+  }
+}
+
 /* Starts as many chunks as max_inflight allows, one of each iterator in turn. */
 static void insitu__pass_scan_all(insitu_loader *ld) {
   /* With shards the scan waits for some free tiles: neighbours in a shard then come together. */
@@ -41181,9 +41487,10 @@ static void insitu__pass_pump(void *arg) {
       pthread_mutex_lock(&it->lock);
       pthread_cond_broadcast(&it->news);
       pthread_mutex_unlock(&it->lock);
-    } else if (it->device.n_rings) {
-      insitu__pass_upload(it);
+      continue;
     }
+    if (ld->config.on_batch) insitu__pass_call(it);
+    if (it->device.n_rings) insitu__pass_upload(it);
   }
 
   if (!cancelled) insitu__pass_scan_all(ld);
@@ -41242,7 +41549,7 @@ static void insitu__pass_free_contents(insitu_iter *it) {
   insitu__fixed_leave(it->fixed); /* what used its batches is done: the fences were waited for */
   insitu__mem_free(it->names);
   insitu__mem_free(it->channels);
-  insitu__geometry_cut_free(it->cut);
+  insitu__cut_free(it->cut);
   insitu__pass_tables_free(it);
 }
 
@@ -41424,7 +41731,7 @@ static uint64_t insitu__pass_tables(const insitu_loader *ld, uint64_t scan, uint
   counters = (ld->config.decode_threads + 1) * insitu__pass_arrived(slabs) * sizeof(uint32_t);
   counters += ld->geometry.names_bytes + ld->geometry.n_channels * sizeof(char *);
   /* two: the old one lives until the iterator has moved */
-  counters += 2 * insitu__geometry_cut_bytes(&ld->geometry);
+  counters += 2 * insitu__cut_bytes(&ld->geometry);
   return insitu__base_mul(slabs, each, &bytes) && insitu__base_add(bytes, scan, &bytes) &&
                  insitu__base_add(bytes, counters, &bytes)
              ? bytes
@@ -41734,6 +42041,7 @@ static void insitu__pass_move_await(void *arg) {
   if (m->other) insitu__pass_turn(m);
   uint64_t number = m->epoch * it->batches + m->batch, epoch = number / it->batches;
   it->shared.next = it->shared.assigned = it->start = it->shared.uploaded = number;
+  it->shared.called = number;
   it->shared.woken = number;
   it->sched.tile_waits = false;
   it->shared.blocked_by = INSITU__DEVICE_IDLE;
@@ -42241,32 +42549,15 @@ static void insitu__pass_change_free(struct insitu__pass_move *m, bool moved) {
 static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *slab) {
   const struct insitu__geometry *g = it->plan.shown;
   insitu_batch *b = &slab->batch;
-  b->epoch = slab->number / it->batches;
-  b->index = slab->number % it->batches;
-  b->rows = slab->rows;
-  const struct insitu__loader_coordinate *c = &it->loader->coordinate[g->along];
-  bool coordinates = g->n_drawn ? c->bits != NULL : it->loader->config.coordinates != 0;
-  b->sample_indices = (const void *)(slab->memory + g->indices);
-  b->axis_indices = (const void *)(slab->memory + g->places);
-  b->n_axes = g->n_public;
-  if (coordinates) b->coordinates = (const void *)(slab->memory + g->coordinates);
-  if (c->dated) {
-    b->time_us = (const void *)(slab->memory + g->times);
-    b->calendar = insitu__time_calendars[c->units.calendar];
-  }
 
+  insitu__call_face(it, slab);
   for (uint64_t i = 0; i < g->n_outputs; i++) {
     const struct insitu__geometry_output *out = &g->outputs[i];
-    if (out->fixed) continue; /* insitu__pass_slab_init did it */
-    slab->arrays[i].data = insitu__rows_rows(slab, out);
-    for (unsigned k = 0; out->place == INSITU_DEVICE && k < it->device.n_rings; k++)
+    if (out->fixed || out->place != INSITU_DEVICE) continue;
+    slab->arrays[i].place = INSITU_DEVICE;
+    for (unsigned k = 0; k < it->device.n_rings; k++)
       if (it->device.rings[k].device == out->device)
         slab->arrays[i].data = slab->parts[k].slot->memory + (out->block - it->device.rings[k].at);
-    slab->arrays[i].bytes = slab->rows * out->row_bytes;
-    slab->arrays[i].row_bytes = out->row_bytes;
-    memcpy(slab->shapes[i].shape, out->shape, sizeof out->shape);
-    memcpy(slab->shapes[i].strides, out->strides, sizeof out->strides);
-    slab->shapes[i].shape[0] = (int64_t)slab->rows;
   }
 
   insitu__pass_state(it, b->epoch, b->index + 1, &b->after);
@@ -42300,8 +42591,10 @@ static insitu_status insitu__pass_poll(insitu_iter *it, insitu_batch **out, insi
   if (it->device.error.status) goto refused; /* of a release, which returns nothing */
   if (it->shared.assigned <= it->shared.next) return INSITU_TIMEOUT;
   struct insitu__loader_slab *slab = it->ring[it->shared.next % it->n_ring];
-  if (atomic_load_explicit(&slab->pending, memory_order_acquire)) return INSITU_TIMEOUT;
+  uint64_t pending = atomic_load_explicit(&slab->pending, memory_order_acquire);
+  if (pending > insitu__rows_called(it->loader)) return INSITU_TIMEOUT;
   if (!slab->checked) return INSITU__PASS_UNCHECKED;
+  if (pending) return INSITU_TIMEOUT;
   if (it->device.n_rings && it->shared.uploaded <= it->shared.next) return INSITU_TIMEOUT;
   if (insitu__device_wait(&it->device, slab->parts, it->device.stream, &it->device.error))
     goto refused;
@@ -42405,35 +42698,49 @@ static insitu_status insitu__open_manifest_await(
       "open, manifest %s: it has %u bytes or more; check the path", name, INSITU__MAX_META);
 }
 
-/* Resolves where each variable goes: INSITU_DEVICE_OR_HOST is a device where there is one. With
- * plan_only all devices are taken to exist. */
+/* Resolves where an output goes. what, label: who asks for it, as in "variable t". */
+static insitu_status insitu__open_place(insitu_loader *ld, struct insitu__geometry_output *to,
+    int32_t place, int32_t device, const char *what, const char *label, insitu_error *err) {
+  bool there = ld->config.plan_only || device < ld->devices;
+  to->device = place == INSITU_HOST ? 0 : device;
+  to->place = place == INSITU_DEVICE_OR_HOST ? INSITU_DEVICE : place;
+  if (place == INSITU_HOST || there) return INSITU_OK;
+  if (place == INSITU_DEVICE) {
+    if (ld->devices)
+      return insitu__error_set(err, INSITU_E_DEVICE,
+          "open, %s %s: there is no device %d, only %d of them; correct device, or place "
+          "it with INSITU_DEVICE_OR_HOST",
+          what, label, device, ld->devices);
+    return insitu__error_set(err, INSITU_E_DEVICE,
+        "open, %s %s: %.700s; or place it with INSITU_DEVICE_OR_HOST", what, label,
+        ld->no_device.message);
+  }
+  insitu__report_log(ld, 2, "open, %s %.200s: placed in plain host memory: %.700s", what, label,
+      ld->devices ? "there is no such device" : ld->no_device.message);
+  to->place = INSITU_HOST;
+  to->device = 0;
+  return INSITU_OK;
+}
+
+/* Resolves where each variable and each output of on_batch goes: INSITU_DEVICE_OR_HOST is a device
+ * where there is one. With plan_only all devices are taken to exist. */
 static insitu_status insitu__open_places(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
-  for (uint64_t i = 0; i < c->n_variables; i++) {
+  struct insitu__geometry *g = &ld->geometry;
+  insitu_status status = INSITU_OK;
+  for (uint64_t i = 0; !status && i < c->n_variables; i++) {
     const insitu_variable *v = insitu__geometry_said(c, i, offsetof(insitu_variable, place));
-    struct insitu__geometry_output *to = &ld->geometry.outputs[ld->geometry.variables[i].output];
     int32_t device = insitu__geometry_said(c, i, offsetof(insitu_variable, device))->device;
-    bool there = c->plan_only || device < ld->devices;
-    to->device = v->place == INSITU_HOST ? 0 : device;
-    to->place = v->place == INSITU_DEVICE_OR_HOST ? INSITU_DEVICE : v->place;
-    if (v->place == INSITU_HOST || there) continue;
-    if (v->place == INSITU_DEVICE) {
-      if (ld->devices)
-        return insitu__error_set(err, INSITU_E_DEVICE,
-            "open, variable %s: there is no device %d, only %d of them; correct device, or place "
-            "it with INSITU_DEVICE_OR_HOST",
-            v->label, device, ld->devices);
-      return insitu__error_set(err, INSITU_E_DEVICE,
-          "open, variable %s: %.700s; or place it with INSITU_DEVICE_OR_HOST", v->label,
-          ld->no_device.message);
-    }
-    insitu__report_log(ld, 2, "open, variable %.200s: placed in plain host memory: %.700s",
-        v->label, ld->devices ? "there is no such device" : ld->no_device.message);
-    to->place = INSITU_HOST;
-    to->device = 0;
+    status = insitu__open_place(
+        ld, &g->outputs[g->variables[i].output], v->place, device, "variable", v->label, err);
   }
 
-  return INSITU_OK;
+  for (uint64_t i = 0; !status && i < c->n_outputs; i++) {
+    const insitu_output *out = &c->outputs[i];
+    status = insitu__open_place(ld, &g->outputs[g->n_outputs - c->n_outputs + i], out->place,
+        out->device, "output", out->label, err);
+  }
+  return status;
 }
 
 /* The disk cache's warnings. */
@@ -42469,7 +42776,7 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
   if (!status) status = insitu__open_select_await(ld, err);
   if (!status) status = insitu__geometry_init(g, c, err);
   if (!status) status = insitu__open_places(ld, err);
-  if (!status) status = insitu__geometry_slab(g, c->batch_size, c->coordinates != 0, err);
+  if (!status) status = insitu__geometry_slab(g, c, err);
   if (!status && !g->samples)
     status = insitu__error_set(
         err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
@@ -42603,11 +42910,11 @@ static insitu_status insitu__open_init(
 
   insitu_status status = insitu__config_defaults(ld, err);
   if (status) return status;
-  for (uint64_t i = 0; i < c->n_variables && !c->plan_only; i++)
-    if (c->variables[i].place != INSITU_HOST) { /* else CUDA is left alone */
-      (void)insitu__device_count(&ld->devices, &ld->no_device);
-      break;
-    }
+  bool places = false;
+  for (uint64_t i = 0; i < c->n_variables; i++) places = places || c->variables[i].place;
+  for (uint64_t i = 0; i < c->n_outputs; i++) places = places || c->outputs[i].place;
+  if (places && !c->plan_only) /* else CUDA is left alone */
+    (void)insitu__device_count(&ld->devices, &ld->no_device);
 
   bool inline_mode = c->inline_io || c->plan_only;
   uint64_t io_threads = insitu__base_max(4, 2 * c->decode_threads); /* they mostly wait */
@@ -43097,6 +43404,7 @@ static void insitu__check_batch(insitu_iter *it) {
 
   pthread_mutex_lock(&it->lock);
   slab->checked = true;
+  if (it->loader->config.on_batch) insitu__reactor_wake(&it->loader->reactor);
 }
 
 /* >>describe ----------------------------------------------------------------------------------- */
@@ -43375,6 +43683,22 @@ static const char *insitu__describe_space(const insitu_loader *ld, char *text, s
   return text;
 }
 
+/* on_batch, where there is one, and what it adds to a batch. */
+static void insitu__describe_added(struct insitu__text_buffer *b, const insitu_loader_desc *c) {
+  if (c->on_batch)
+    insitu__text_buffer_printf(b, ", \"on_batch_threads\": %" PRIu64, c->on_batch_threads);
+  if (!c->n_outputs) return;
+  insitu__text_buffer_printf(b, ", \"outputs\": [");
+  for (uint64_t i = 0; i < c->n_outputs; i++) {
+    const insitu_output *out = &c->outputs[i];
+    insitu__describe_string(b, i ? ", {\"label\": " : "{\"label\": ", out->label);
+    insitu__describe_string(b, ", \"dtype\": ", insitu__dtype_name(out->dtype));
+    insitu__describe_numbers(b, "shape", out->shape, (uint64_t)out->ndim);
+    insitu__text_buffer_printf(b, "}");
+  }
+  insitu__text_buffer_printf(b, "]");
+}
+
 /* The resolved configuration, and where each of its values comes from. */
 static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_loader *ld) {
   const insitu_loader_desc *c = &ld->config;
@@ -43390,6 +43714,7 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
     insitu__describe_axis(b, &c->axes[k]);
   }
   insitu__text_buffer_printf(b, "]");
+  insitu__describe_added(b, c);
   if (c->n_samples) insitu__text_buffer_printf(b, ", \"samples\": %" PRIu64, c->n_samples);
   insitu__text_buffer_printf(b, ", \"split\": [");
   for (int p = 0; p < 3; p++) {
@@ -44251,6 +44576,10 @@ static insitu_status insitu__public_check_steps(
     const insitu_loader *ld, uint64_t output, uint64_t n, insitu_error *err) {
   const struct insitu__geometry *g = &ld->geometry;
   uint64_t steps = 0;
+  if (output >= g->n_outputs - ld->config.n_outputs)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "set_steps, output %s: on_batch makes it, and it has no steps; name an output of variables",
+        g->outputs[output].label);
   for (uint64_t i = 0; i < g->n_variables; i++) {
     if (g->variables[i].output != output) continue;
     steps = ld->config.variables[i].n_steps;
@@ -44310,7 +44639,7 @@ static insitu_status insitu__public_show(
   if (same) return INSITU_OK;
   struct insitu__geometry *cut = NULL;
   if (!whole) {
-    cut = insitu__geometry_cut(full, now, &ld->config, output, n);
+    cut = insitu__cut(full, now, &ld->config, output, n);
     if (!cut)
       return insitu__error_set(err, INSITU_E_NOMEM,
           "set_steps: no memory for what is shown; give the process more memory");
@@ -44321,7 +44650,7 @@ static insitu_status insitu__public_show(
       .batch = it->shared.next % it->batches,
       .shown = cut ? cut : full};
   insitu_status status = insitu__public_run(ld, "set_steps", insitu__pass_move_await, &m, err);
-  insitu__geometry_cut_free(status ? cut : it->cut);
+  insitu__cut_free(status ? cut : it->cut);
   if (status) return status;
   it->user.lap.began = 0;
   it->cut = cut;
