@@ -266,7 +266,8 @@ test-random: deps-test
 	@$(BUILD)/$(addsuffix /,$(SAN))test_random --seed $(SEED) --n $(N) $(CASES)
 
 # Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores
-AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores
+AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores test_ops \
+  test_opmath test_opmath_scalar
 test-aarch64: deps-ci
 	@FLAGS='$(filter-out -I%,$(TEST_FLAGS)) -O1 -DINSITU_NO_CURL' LIBS='$(filter-out -lcurl,$(TEST_LIBS))' \
 	  tests/compile/aarch64.sh $(BUILD)/aarch64 $(AARCH64_TESTS)

@@ -618,6 +618,38 @@
  *   else float64. _Unsigned is honoured. valid_min, valid_max and valid_range are not applied. An
  *   absent chunk is its fill value decoded, usually NaN.
  *
+ *   OPERATIONS. A variable's ops are done in the copy to the batch, in the order given, with what
+ *   the variable would show as a float: values as stored, or decoded where decode asks for it.
+ *
+ *     const double mean[] = {274.2, 281.0}, std[] = {15.6, 12.1};
+ *     const insitu_op precipitation[] = {{.kind = INSITU_OP_FILL, .a = 0},
+ *                                        {.kind = INSITU_OP_LOG1P, .a = 1e-5},
+ *                                        {.kind = INSITU_OP_NORM, .a = 1.3, .b = 2.1}};
+ *     const insitu_op levels[] = {{.kind = INSITU_OP_NORM, .dim = "level", .as = mean, .bs = std,
+ *                                  .n = 2}};
+ *     const insitu_variable vars[] = {
+ *         {.label = "tp", .ops = precipitation, .n_ops = 3, .mask = "tp_missing"},
+ *         {.label = "t", .select = "level=500,850", .ops = levels, .n_ops = 1}};
+ *
+ *   They compute in float64 where the output is INSITU_F64, else in float32. The element is rounded
+ *   to that, and so are the operations' numbers; each + - * / rounds once, to the nearest, ties to
+ *   even. NORM is a difference and a quotient, LOG1P and ASINH a quotient and the function.
+ *   Outputs of 16 bits are rounded from float32 at the end. INSITU_AS_STORED means what it means
+ *   with decode; of integers and bool no output is made. log1p is right to 0.9 units in the last
+ *   place, asinh to 1.2 (measured on all float32, and on a dense set of float64). Results are the
+ *   same bits on every machine; every NaN is the same quiet one, and NaN stays NaN in all but FILL.
+ *
+ *   Missing is an element that is NaN, and where FILL or mask asks for it, one that equals
+ *   _FillValue or missing_value, as with decode; that one is NaN until FILL. An absent chunk's fill
+ *   value goes through the operations, and so does what hangs over the edge of an array: where FILL
+ *   leaves no NaN, an absent chunk stops no epoch. `mask` names a further output, which tells what
+ *   was missing: NaN, missing by the attributes, or equal to the value of an INSITU_OP_REPLACE that
+ *   stands before all other operations. Outputs of masks come behind all others. Variables with one
+ *   `into` may share a mask: its channels are called after it and them.
+ *
+ *   Operations and masks decide neither the order nor the state. insitu_loader_describe has both,
+ *   and a fingerprint that differs where numbers do.
+ *
  *   Dates select samples (sample_from and sample_to; from and to of a split) as in xarray: both
  *   ends are inclusive, and an end covers all of the year, month, day, hour, minute or second that
  *   it names. They are looked up when a loader is opened, in the coordinate of the sample axis,
@@ -851,6 +883,7 @@
  *   INSITU_CORO_STACK       bytes of a coroutine's stack (64 KiB; untouched pages cost nothing)
  *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times
  *                           slower; musl has no ucontext
+ *   INSITU_OPS_SCALAR       operations without vectors: slower, and the same bits
  *   INSITU_WATCHDOG_S       seconds (30) without a finished chunk after which a warning names the
  *                           oldest one in flight
  *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by
@@ -867,9 +900,10 @@
  *   INSITU_CHECK=1          desc.check = 1: rows are read again before delivery, one of every batch
  *                           and one of each variable of an iterator's first batch. Whole stored
  *                           objects are read and decoded, and compared element by element. Only the
- *                           store, the metadata and the codecs are shared with the code that filled
- *                           the batch. A difference is INSITU_E_CHECK, a bug of this library. Slow,
- *                           and outside memory_budget; insitu_stats.checked_rows counts. A fixed
+ *                           store, the metadata, the codecs and the arithmetic of operations are
+ *                           shared with the code that filled the batch. A difference is
+ *                           INSITU_E_CHECK, a bug of this library. Slow, and outside memory_budget;
+ *                           insitu_stats.checked_rows counts. A fixed
  *                           array counts as a row; on a device it is not checked
  *
  * ---- 15. CONTENTS ----
@@ -42947,8 +42981,9 @@ static insitu_status insitu__open_init(
 /* >>check -------------------------------------------------------------------------------------- */
 /* desc.check: rows of batches are read again in a second, slow way and compared.
  *
- * Store, metadata and codecs are shared with the way that fills batches. Nothing of >>box, >>fetch,
- * the maps of >>plan and the scatter is. Whole objects are read and decoded into plain memory.
+ * Store, metadata, codecs and >>ops are shared with the way that fills batches. Nothing of >>box,
+ * >>fetch, the maps of >>plan and the scatter is. Whole objects are read and decoded into plain
+ * memory.
  * Elements are picked one by one, by the definitions of the two layouts, and converted one by one.
  *
  *   next finds a batch ready, not checked ─► insitu__check_batch (user's thread, without the lock)

@@ -379,6 +379,19 @@ static void test_config(void **state) {
   assert_int_equal(run_tool("plan -c %s --json", support_path("wrapped.json")), 0);
   assert_string_equal(run_out, first);
   free(first);
+  snprintf(text, sizeof text,
+      "{\"url\": \"%s\", \"batch_size\": 4, \"variables\": [{\"label\": \"x\", \"path\": \"t\", "
+      "\"ops\": [{\"op\": \"clip\", \"lo\": -1, \"hi\": \"Infinity\"}, {\"op\": \"shift\", "
+      "\"dim\": \"lon\", \"by\": [1, 2, 3, 4, 5]}], \"mask\": \"gone\"}]}",
+      dir);
+  const char *ops = support_path("ops.json");
+  support_write(ops, text, strlen(text));
+  assert_int_equal(run_tool("plan -c %s --json", ops), 0);
+  assert_has(run_out, "\"name\": \"gone\"");
+  assert_int_equal(run_tool("plan -c %s --ops norm=1:0", ops), 1);
+  assert_has(run_err, "ops[0] (norm): the standard deviation");
+  assert_int_equal(run_tool("plan -c %s --ops norm=1:2,log", ops), 2);
+  assert_has(run_err, "--ops: 'log' is not");
   /* options override */
   assert_int_equal(
       run_tool("plan -c %s --json --batch-size 5 --var x=t", support_path("config.json")), 0);
@@ -551,6 +564,10 @@ static void test_config_wrong(void **state) {
           "unknown key \"ofset\" of a variable; did you mean \"offset\"?", 2},
       {"{\"variables\": [{\"offset\": 1}]}", "each needs a \"path\" or a \"label\"", 2},
       {"{\"variables\": {}}", "a list is needed", 2},
+      {"{\"variables\": [{\"label\": \"x\", \"ops\": [{\"op\": \"mean\"}]}]}",
+          "each needs an \"op\": norm", 2},
+      {"{\"variables\": [{\"label\": \"x\", \"ops\": [{\"op\": \"norm\", \"meam\": 1}]}]}",
+          "unknown key \"meam\" of an operation; did you mean \"mean\"?", 2},
       {"{\"variables\": [{\"label\": \"x\", \"map\": \"nearest\"}]}",
           "\"by_index\", \"by_index_floor\" or", 2},
       {"{\"variables\": [{\"label\": \"x\", \"slices\": [{\"start\": 1}]}]}",

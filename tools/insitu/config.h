@@ -44,6 +44,7 @@ static const char *const config_order_words[] = {"auto", "shuffled", "sequential
   X(split_gap, "split-gap", U64, NULL, "N", "samples left out between splits (0)")                 \
   X(manifest, "manifest", TEXT, NULL, "FILE",                                                      \
       "JSON manifest that decides the split, or excludes samples")                                 \
+  X(stats, "stats", TEXT, NULL, "FILE", "statistics for operations \"norm\" without numbers")      \
   X(on_bad_chunk, "on-bad-chunk", WORD, config_hole_words, "raise|fill", "damaged chunks (raise)") \
   X(on_absent_chunk, "on-absent-chunk", WORD, config_hole_words, "raise|fill",                     \
       "absent chunks (fill, but raise for NaN)")                                                   \
@@ -83,8 +84,8 @@ static const struct config_field config_fields[CONFIG_N] = {
     CONFIG_DESC(CONFIG_FIELD_DESC) CONFIG_ITER(CONFIG_FIELD_ITER)};
 
 static const char *config_file, *config_var, *config_dtype, *config_decode, *config_slice,
-    *config_select, *config_fixed, *config_fractions, *config_ranges, *config_samples, *config_axes,
-    *config_list;
+    *config_select, *config_ops, *config_fixed, *config_fractions, *config_ranges, *config_samples,
+    *config_axes, *config_list;
 #define CONFIG_OPTION_DESC(member, option, kind, words, value, help)                               \
   {option, 0, value, help, &config_given[CONFIG_IN_DESC_##member]},
 #define CONFIG_OPTION_ITER(member, option, kind, words, value, help)                               \
@@ -103,6 +104,8 @@ static const char *config_file, *config_var, *config_dtype, *config_decode, *con
           &config_slice},                                                                          \
       {"select", 0, "TEXT", "by value or index, as in level=500,850; lat=60..30; x=[0:10]",        \
           &config_select},                                                                         \
+      {"ops", 0, "LIST", "on each element, as in fill=0,log1p=0.001,norm=2:3 or clip=-1:1",        \
+          &config_ops},                                                                            \
       {"fixed", 0, "LIST", "LABEL[=PATH]: whole arrays without samples, shown in every batch",     \
           &config_fixed},                                                                          \
       {"fractions", 0, "A,B,C", "of train, val, test (0.8,0.1,0.1)", &config_fractions},           \
@@ -509,10 +512,104 @@ static bool config_json_fixed(
     return config_bad(c, "fixed", "true or false is needed");
   return config_set(c, &field, v, shown, text);
 }
+/* Numbers of an operation: one, or a list, which is *n long or sets *n. */
+static bool config_json_numbers(struct config *c, const struct insitu__text_json *j, int token,
+    double *one, const double **list, uint64_t *n) {
+  if (!insitu__text_json_is_array(j, token)) return insitu__dtype_read_real(j, token, one);
+  uint64_t count = (uint64_t)insitu__text_json_size(j, token), i = 0;
+  double *to = (double *)config_keep(c, count, sizeof *to);
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t))
+    if (!insitu__dtype_read_real(j, t, &to[i++])) return false;
+  bool fits = count && (!*n || *n == count);
+  *list = to;
+  *n = count;
+  return fits;
+}
+/* The kind of operation that a word of `length` characters names; 0: none. */
+static int32_t config_op_of(const char *word, size_t length) {
+  for (int32_t k = INSITU_OP_NORM; k <= INSITU_OP_MISSING; k++)
+    if (strlen(insitu__ops_kinds[k].word) == length &&
+        !strncmp(insitu__ops_kinds[k].word, word, length))
+      return k;
+  return 0;
+}
+/* One operation, as insitu_loader_describe writes it: {"op": "norm", "mean": 2, "std": 3}. */
+static bool config_json_op(
+    struct config *c, const struct insitu__text_json *j, int token, insitu_op *op) {
+  char key[64], text[INSITU__MAX_DIM_NAME];
+  int word = insitu__text_json_get(j, token, "op");
+  if (insitu__text_json_string(j, word, text, sizeof text) > 0)
+    op->kind = config_op_of(text, strlen(text));
+  if (!op->kind)
+    return config_bad(
+        c, "ops", "each needs an \"op\": norm, scale, shift, clip, log1p, asinh, fill or replace");
+  const struct insitu__ops_kind *kind = &insitu__ops_kinds[op->kind];
+  const char *known[] = {"op", "dim", kind->a ? kind->a : "op", kind->b ? kind->b : "op"};
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
+    int value = insitu__text_json_value(j, t);
+    bool ok = true;
+    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
+      return config_bad(c, "ops", "a key is too long");
+    if (!strcmp(key, "op")) continue;
+    if (!strcmp(key, "dim")) {
+      ok = insitu__text_json_string(j, value, text, sizeof text) > 0;
+      if (ok) op->dim = config_keep_text(c, text, strlen(text));
+    } else if (kind->a && !strcmp(key, kind->a))
+      ok = config_json_numbers(c, j, value, &op->a, &op->as, &op->n);
+    else if (kind->b && !strcmp(key, kind->b))
+      ok = config_json_numbers(c, j, value, &op->b, &op->bs, &op->n);
+    else return config_unknown(c, " of an operation", key, known, TOOL_COUNT(known));
+    if (!ok)
+      return config_bad(c, key, "a name, a number, or a list as long as the other one is needed");
+  }
+  return true;
+}
+static bool config_json_ops(
+    struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
+  if (!insitu__text_json_is_array(j, token)) return config_bad(c, "ops", "a list is needed");
+  insitu_op *ops =
+      (insitu_op *)config_keep(c, (uint64_t)insitu__text_json_size(j, token), sizeof *ops);
+  v->ops = ops;
+  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
+    if (!insitu__text_json_is_object(j, t)) return config_bad(c, "ops", "each must be an object");
+    if (!config_json_op(c, j, t, &ops[v->n_ops++])) return false;
+  }
+  return true;
+}
+/* --ops: words, each with its numbers: "fill=0,log1p=0.001,norm=2:3". NULL after a usage error. */
+static const insitu_op *config_parse_ops(struct config *c, const char *text, uint64_t *n) {
+  insitu_op *ops = (insitu_op *)config_keep(c, config_list_length(text), sizeof *ops);
+  const char *p = text;
+  for (;; p++) {
+    size_t length = strcspn(p, ",="), all = strcspn(p, ",");
+    insitu_op *op = &ops[(*n)++];
+    op->kind = config_op_of(p, length);
+    bool ok = op->kind && op->kind != INSITU_OP_MISSING;
+    if (ok && length < all) {
+      char *end;
+      op->a = strtod(p + length + 1, &end);
+      ok = end > p + length + 1;
+      if (ok && *end == ':' && insitu__ops_kinds[op->kind].b) {
+        const char *second = end + 1;
+        op->b = strtod(second, &end);
+        ok = end > second;
+      }
+      ok = ok && end == p + all;
+    }
+    if (!ok) {
+      tool_usage_error("--ops: '%.*s' is not norm, norm=MEAN:STD, scale=N, shift=N, clip=LO:HI, "
+                       "log1p[=N], asinh[=N], fill=N or replace=VALUE:N",
+          (int)all, p);
+      return NULL;
+    }
+    p += all;
+    if (!*p) return ops;
+  }
+}
 static bool config_json_variable(
     struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
   static const char *const known[] = {"label", "path", "offset", "steps", "dtype", "decode",
-      "slices", "select", "into", "map", "rate", "fixed", "halo"};
+      "slices", "select", "into", "map", "rate", "fixed", "halo", "ops", "mask", "fingerprint"};
   char key[64], text[INSITU__MAX_KEY];
   if (insitu__text_json_is_string(j, token)) { /* a label alone */
     if (insitu__text_json_string(j, token, text, sizeof text) < 0)
@@ -543,11 +640,15 @@ static bool config_json_variable(
           return config_bad(c, key, "a list of whole numbers is needed");
     } else if (strcmp(key, "slices") == 0) {
       if (!config_json_slices(c, j, value, v)) return false;
+    } else if (strcmp(key, "ops") == 0) {
+      if (!config_json_ops(c, j, value, v)) return false;
+    } else if (strcmp(key, "fingerprint") == 0) { /* what was resolved tells it */
+      continue;
     } else if (strcmp(key, "fixed") == 0) {
       if (!config_json_fixed(c, j, value, v)) return false;
     } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0 ||
                strcmp(key, "decode") == 0 || strcmp(key, "select") == 0 ||
-               strcmp(key, "into") == 0 || strcmp(key, "map") == 0) {
+               strcmp(key, "into") == 0 || strcmp(key, "map") == 0 || strcmp(key, "mask") == 0) {
       if (insitu__text_json_is_null(j, value)) continue;
       if (insitu__text_json_string(j, value, text, sizeof text) < 0)
         return config_bad(c, key, "a string of at most 4095 bytes is needed");
@@ -555,6 +656,7 @@ static bool config_json_variable(
       else if (key[0] == 'p') v->path = config_keep_text(c, text, strlen(text));
       else if (key[0] == 's') v->select = config_keep_text(c, text, strlen(text));
       else if (key[0] == 'i') v->into = config_keep_text(c, text, strlen(text));
+      else if (key[0] == 'm' && key[2] == 's') v->mask = config_keep_text(c, text, strlen(text));
       else if (key[0] == 'm' && !config_map_of(text, &v->map))
         return config_bad(
             c, key, "\"by_index\", \"by_index_floor\" or \"by_coordinate\" is needed");
@@ -934,10 +1036,11 @@ static int config_all_arrays(struct config *c) {
 
 /* ---- the whole ---- */
 
-/* --dtype, --decode, --slice and --select hold for all variables that are not fixed. */
+/* --dtype, --decode, --slice, --select and --ops hold for all variables that are not fixed. */
 static int config_views(struct config *c) {
-  if (!config_dtype && !config_decode && !config_slice && !config_select) return TOOL_OK;
-  uint64_t n_slices = 0;
+  if (!config_dtype && !config_decode && !config_slice && !config_select && !config_ops)
+    return TOOL_OK;
+  uint64_t n_slices = 0, n_ops = 0;
   int32_t dtype = INSITU_AS_STORED, decode = 0;
   const insitu_slice *slices =
       config_slice ? config_parse_slices(c, config_slice, &n_slices) : NULL;
@@ -945,12 +1048,16 @@ static int config_views(struct config *c) {
   if (config_dtype && !config_dtype_of(config_dtype, &dtype)) return config_bad_dtype();
   if (config_decode && !config_decode_of(config_decode, &decode))
     return tool_usage_error("--decode %s: give cf", config_decode);
+  const insitu_op *ops = config_ops ? config_parse_ops(c, config_ops, &n_ops) : NULL;
+  if (config_ops && !ops) return TOOL_USAGE;
   insitu_variable *v = (insitu_variable *)config_keep(c, c->desc.n_variables, sizeof *v);
   memcpy(v, c->desc.variables, (size_t)c->desc.n_variables * sizeof *v);
   for (uint64_t i = 0; i < c->desc.n_variables; i++) {
     if (v[i].fixed) continue;
     if (config_dtype) v[i].dtype = dtype;
     if (config_decode) v[i].decode = decode;
+    if (ops) v[i].ops = ops;
+    if (ops) v[i].n_ops = n_ops;
     if (config_select) v[i].select = config_select;
     if (!slices) continue;
     v[i].slices = slices;

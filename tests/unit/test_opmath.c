@@ -1,0 +1,169 @@
+/* The arithmetic of operations: special values, errors against double and long double, and a hash
+ * of results. The hash is the same for every compiler, machine and width of vectors: see
+ * test_opmath_scalar.c. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include <float.h>
+#include <math.h>
+#include "support.h"
+
+#define N INSITU__OPS_BLOCK
+
+/* Does one operation and the last of every list with a block. */
+static bool narrow; /* by the vectors that every machine of this kind has */
+static void run(int32_t dtype, int32_t kind, void *x, const void *a, const void *b) {
+  insitu__ops_run *const *runs = insitu__ops_runs(dtype);
+  if (narrow) runs = dtype == INSITU_F32 ? insitu__ops_runs_base32 : insitu__ops_runs_base64;
+  uint64_t each = a == b ? 0 : ~UINT64_C(0);
+  runs[kind](x, a, b, each, N);
+  runs[INSITU__OPS_QUIET](x, a, b, each, N);
+}
+static uint64_t hashed(uint64_t h, const void *bytes, size_t n) {
+  for (size_t i = 0; i < n; i += 8) {
+    uint64_t word;
+    memcpy(&word, (const char *)bytes + i, 8);
+    h = insitu__order_mix(h ^ word);
+  }
+  return h;
+}
+/* |got - want| in units in the last place of want, rounded to the type of `next`, the distance to
+ * the next number. */
+static double off(double distance, double unit) {
+  return fabs(distance) / unit;
+}
+static double off32(float got, double want) {
+  float near = (float)want;
+  if (isnan(want)) return isnan(got) ? 0 : HUGE_VAL;
+  if (isinf(near) || near == 0) return got == near && signbit(got) == signbit(near) ? 0 : HUGE_VAL;
+  return off((double)got - want, (double)nextafterf(fabsf(near), HUGE_VALF) - (double)fabsf(near));
+}
+static double off64(double got, long double want) {
+  double near = (double)want;
+  if (isnan(near)) return isnan(got) ? 0 : HUGE_VAL;
+  if (isinf(near) || near == 0) return got == near && signbit(got) == signbit(near) ? 0 : HUGE_VAL;
+  double unit = nextafter(fabs(near), HUGE_VAL) - fabs(near);
+  return isfinite(unit) ? off((double)((long double)got - want), unit) : 0;
+}
+
+/* Every so many-th float32, of all signs, exponents and NaNs. TEST_OPS_STEP=1: all. */
+static void test_logarithms32(void **state) {
+  (void)state;
+  const char *given = getenv("TEST_OPS_STEP");
+  uint64_t step = given ? strtoull(given, NULL, 10) : support_slow() ? 65537 : 2053;
+  for (int which = 0; which < 2; which++) {
+    double worst = 0;
+    float at = 0;
+    for (uint64_t u = 0; u <= UINT32_MAX;) {
+      float in[N], out[N];
+      for (int i = 0; i < N; i++, u += step) {
+        uint32_t bits = (uint32_t)u;
+        memcpy(&in[i], &bits, 4);
+      }
+      memcpy(out, in, sizeof in);
+      run(INSITU_F32, which ? INSITU_OP_ASINH : INSITU_OP_LOG1P, out, in, in);
+      for (int i = 0; i < N; i++) {
+        double e = off32(out[i], which ? asinh((double)in[i]) : log1p((double)in[i]));
+        if (e > worst) at = in[i];
+        if (e > worst) worst = e;
+      }
+    }
+    print_message("%s of float32: %.3f units at %a\n", which ? "asinh" : "log1p", worst, at);
+    assert_true(worst < (which ? 1.25 : 0.9));
+  }
+}
+static void test_logarithms64(void **state) {
+  (void)state;
+  if (LDBL_MANT_DIG < 64) skip(); /* no wider type to compare with */
+  int rounds = support_slow() ? 100 : 4000;
+  support_random_state = 7;
+  for (int which = 0; which < 2; which++) {
+    double worst = 0, at = 0;
+    for (int k = 0; k < rounds; k++) {
+      double in[N], out[N];
+      for (int i = 0; i < N; i++) { /* all numbers, or those whose logarithm is not large */
+        uint64_t bits = support_random(), exponent = 1023 - 60 + support_below(80);
+        if (k & 1) bits = (bits & ~(UINT64_C(0x7ff) << 52)) | exponent << 52;
+        memcpy(&in[i], &bits, 8);
+      }
+      memcpy(out, in, sizeof in);
+      run(INSITU_F64, which ? INSITU_OP_ASINH : INSITU_OP_LOG1P, out, in, in);
+      for (int i = 0; i < N; i++) {
+        double e = off64(out[i], which ? asinhl((long double)in[i]) : log1pl((long double)in[i]));
+        if (e > worst) at = in[i];
+        if (e > worst) worst = e;
+      }
+    }
+    print_message("%s of float64: %.3f units at %a\n", which ? "asinh" : "log1p", worst, at);
+    assert_true(worst < (which ? 1.25 : 0.9));
+  }
+}
+
+/* Numbers of a block that differ, and results that are exact. */
+static void test_exact(void **state) {
+  (void)state;
+  float x[N], a[N], b[N], is[N];
+  for (int i = 0; i < N; i++) {
+    x[i] = i % 5 ? (float)i * 0.37f - 11 : i % 3 ? NAN : INFINITY;
+    a[i] = (float)(i % 7) * 0.3f - 1;
+    b[i] = a[i] + 0.7f;
+  }
+  for (int32_t kind = INSITU_OP_NORM; kind <= INSITU__OPS_DIVIDE; kind++) {
+    if (kind == INSITU_OP_LOG1P || kind == INSITU_OP_ASINH || kind == INSITU_OP_MISSING) continue;
+    if (kind == INSITU_OP_REPLACE) memcpy(a, x, sizeof a / 2);
+    memcpy(is, x, sizeof x);
+    run(INSITU_F32, kind, is, a, b);
+    for (int i = 0; i < N; i++) {
+      volatile float difference = x[i] - a[i], want = x[i];
+      if (kind == INSITU_OP_NORM) want = difference / b[i];
+      if (kind == INSITU_OP_SCALE) want = x[i] * a[i];
+      if (kind == INSITU_OP_SHIFT) want = x[i] + a[i];
+      if (kind == INSITU_OP_CLIP && x[i] < a[i]) want = a[i];
+      if (kind == INSITU_OP_CLIP && x[i] > b[i]) want = b[i];
+      if (kind == INSITU_OP_FILL && isnan(x[i])) want = a[i];
+      if (kind == INSITU_OP_REPLACE && x[i] == a[i]) want = b[i];
+      if (kind == INSITU__OPS_DIVIDE) want = x[i] / a[i];
+      uint32_t got, bits = 0x7fc00000;
+      float wanted = want;
+      memcpy(&got, &is[i], 4);
+      if (!isnan(wanted)) memcpy(&bits, &wanted, 4);
+      if (got != bits) fail_msg("kind %d, %a: %#x, not %#x", kind, (double)x[i], got, bits);
+    }
+  }
+}
+
+/* The bits of results, whatever compiles and runs this. */
+static void test_same_everywhere(void **state) {
+  narrow = *state != NULL;
+  static const uint64_t golden[2] = {UINT64_C(0x7f50c6d623ec887b), UINT64_C(0x6d95a4e8f1e6daea)};
+  support_random_state = 11;
+  uint64_t h[2] = {0, 0};
+  for (int32_t kind = INSITU_OP_NORM; kind < INSITU__OPS_QUIET; kind++) {
+    if (kind == INSITU_OP_MISSING) continue;
+    for (int k = 0; k < 40; k++) {
+      uint64_t wide[3][N];
+      uint32_t half[3][N];
+      for (int list = 0; list < 3; list++)
+        for (int i = 0; i < N; i++) {
+          uint64_t exponent = support_below(40), bits = support_random();
+          wide[list][i] =
+              k & 1 ? bits : (bits & ~(UINT64_C(0x7ff) << 52)) | (1003 + exponent) << 52;
+          half[list][i] =
+              (uint32_t)(k & 1 ? bits : (bits & 0x807fffff) | (uint32_t)(107 + exponent) << 23);
+        }
+      run(INSITU_F32, kind, half[0], half[1], half[2]);
+      run(INSITU_F64, kind, wide[0], wide[1], wide[2]);
+      h[0] = hashed(h[0], half[0], sizeof half[0]);
+      h[1] = hashed(h[1], wide[0], sizeof wide[0]);
+    }
+  }
+  for (int i = 0; i < 2; i++)
+    if (h[i] != golden[i]) fail_msg("hash %d is %#" PRIx64 ", not %#" PRIx64, i, h[i], golden[i]);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_logarithms32),
+      cmocka_unit_test(test_logarithms64), cmocka_unit_test(test_exact),
+      cmocka_unit_test(test_same_everywhere),
+      cmocka_unit_test_prestate(test_same_everywhere, &narrow)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
