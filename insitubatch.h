@@ -946,6 +946,7 @@
  *   >>select     the text of a selection to runs of indexes
  *   >>map        from anchors to indexes of another array
  *   >>ops        operations on elements: arithmetic, the numbers of a variable's list
+ *   >>stats      files of statistics: their text, what they have of a variable
  *   >>geometry   arrays, variables, how a batch is laid out
  *   >>cut        the same with fewer steps
  *   >>box        the N-D copy and conversion kernel
@@ -973,6 +974,8 @@
  *   >>check      desc.check: rows read again in a second, slow way
  *   >>describe   insitu_loader_describe and insitu_loader_stats
  *   >>public     the functions of part A
+ *   >>moments    counts, exact sums and sketches of elements
+ *   >>scan       insitu_scan: statistics of a split
  *
  * License: MIT, see the end of the file. */
 #ifndef INSITUBATCH_H
@@ -1846,6 +1849,52 @@ INSITU_DEF uint64_t insitu_loader_describe(const insitu_loader *loader, char *js
  * splits only. */
 INSITU_DEF insitu_status insitu_manifest_save(
     const insitu_loader *loader, const char *path, insitu_error *err);
+
+/* ---- statistics of a split ---- */
+/* What insitu_scan reads, and where it writes. All zero but api, loader and path: the train split,
+ * each variable as a whole, no differences. */
+typedef struct insitu_scan_desc {
+  uint32_t api;  /* INSITU_API */
+  int32_t split; /* INSITU_TRAIN (0), INSITU_VAL, INSITU_TEST, INSITU_ALL */
+  /* The loader as it is trained with. Of each variable the operations before its first
+   * INSITU_OP_NORM are done; offset, steps, into, mask, place and dtype of the output change
+   * nothing, and fixed variables are left out. Absent chunks are filled, unless on_absent_chunk is
+   * INSITU_RAISE. With world > 1 each rank scans its part of the samples and writes a part, which
+   * insitu_scan_merge joins. No patches. */
+  const insitu_loader_desc *loader;
+  /* An axis by its dimension name, such as "level", or, without a name, its number. Variables that
+   * have it get numbers for each index of it; NULL, and all others: one for all elements. */
+  const char *dim;
+  /* Also of x[t + lag] - x[t], in samples, for each of these lags, where both are in the split; at
+   * most 16 of them, each at least 1. Only with one sample axis. */
+  const uint64_t *lags;
+  uint64_t n_lags;
+  const char *path; /* the file to write; a part, where the loader's world is more than 1 */
+  /* Seconds between checkpoints (30), which are written to path with ".part" behind it. A scan that
+   * was killed goes on from there when it is called with the same desc. */
+  double checkpoint_s;
+  /* Called now and then on a thread of the scan, one call at a time; another result than 0 ends the
+   * scan with INSITU_CANCELLED. total: samples of this rank. NULL: nobody is told. */
+  int (*progress)(void *user, uint64_t done, uint64_t total);
+  void *user;
+} insitu_scan_desc;
+
+/* Reads a split once, in the order of the archive, and writes its statistics as JSON: for each
+ * variable, or index of `dim`, the count of elements, how many are missing (NaN, infinite), mean,
+ * standard deviation (divisor n), least, most, and quantiles (within 0.2 %, of rows of more than
+ * 4,096 elements by each 8th); the same of differences; of each sample the missing elements, and
+ * absent and bad chunks. desc.stats of a loader reads the file. The numbers are the same bits with
+ * any decode_threads, world, order of merging, and after any number of interruptions. The file is
+ * replaced at once, when all is done. memory_budget holds the loader; sketches and sums take up to
+ * a quarter of it. INSITU_E_STATE: the checkpoint is of another scan. Errors are otherwise those of
+ * insitu_loader_open and insitu_iter_next; after one the checkpoint stays. [any thread; as many as
+ * there are decode_threads work for it, up to 16] */
+INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error *err);
+
+/* Joins the n parts that the ranks of one scan wrote, given in any order, to a file of statistics.
+ * INSITU_E_STATE: they are not all parts of one scan. [any thread] */
+INSITU_DEF insitu_status insitu_scan_merge(
+    const char *const *parts, uint64_t n, const char *path, insitu_error *err);
 
 /* ---- iterator: one thread at a time unless marked; several may be open at once ---- */
 /* Takes its batch memory from memory_budget. Prefetching starts at once. */
@@ -24986,7 +25035,8 @@ static bool insitu__ops_asks_missing(const insitu_variable *v) {
 struct insitu__ops_reader {
   struct insitu__ops *ops;
   const insitu_variable *v;
-  const char *label, *stats;
+  const char *label;
+  const insitu_op *norm; /* instead of an INSITU_OP_NORM without numbers; NULL: there is none */
   const struct insitu__zarr_array *z;
   const struct insitu__select_axis *shown; /* of each axis */
   uint32_t unfit;                          /* axes that numbers cannot be told apart by, by bits */
@@ -24999,14 +25049,6 @@ static insitu_status insitu__ops_bad(
     const struct insitu__ops_reader *r, insitu_status status, const char *cause) {
   return insitu__error_set(r->err, status, "variable %s, ops[%" PRIu64 "] (%s): %s", r->label, r->k,
       insitu__ops_kinds[r->v->ops[r->k].kind].word, cause);
-}
-
-/* Gives an INSITU_OP_NORM that has no numbers those of desc.stats: a and b, or dim, n, and as and
- * bs, which the caller frees by insitu__mem_free. */
-static insitu_status insitu__ops_stats(const struct insitu__ops_reader *r, insitu_op *op) {
-  (void)op;
-  return insitu__ops_bad(r, INSITU_E_ARG,
-      "it has no mean and no standard deviation; give a and b, or lists as and bs");
 }
 
 /* A number in the precision that it is used in. */
@@ -25114,7 +25156,7 @@ static insitu_status insitu__ops_append(
 static insitu_status insitu__ops_read(const struct insitu__ops_reader *r) {
   insitu_op op = r->v->ops[r->k];
   bool divides = op.kind == INSITU_OP_LOG1P || op.kind == INSITU_OP_ASINH;
-  bool listed = op.dim || op.as || op.bs || op.n, filled = false;
+  bool listed = op.dim || op.as || op.bs || op.n;
   insitu_status status = INSITU_OK;
   if (op.kind == INSITU_OP_MISSING) {
     if (r->k + 1 < r->v->n_ops)
@@ -25124,8 +25166,11 @@ static insitu_status insitu__ops_read(const struct insitu__ops_reader *r) {
   }
 
   if (op.kind == INSITU_OP_NORM && !listed && op.a == 0 && op.b == 0) {
-    status = insitu__ops_stats(r, &op);
-    filled = !status;
+    if (!r->norm)
+      return insitu__ops_bad(r, INSITU_E_ARG,
+          "it has no mean and no standard deviation; give a and b, lists as and bs, or in "
+          "desc.stats a file that insitu scan writes");
+    op = *r->norm;
     listed = op.n;
   }
   if (!status && listed) status = insitu__ops_axis(r, &op);
@@ -25137,9 +25182,6 @@ static insitu_status insitu__ops_read(const struct insitu__ops_reader *r) {
     op.a = 1;
   }
   if (!status) status = insitu__ops_append(r, op.kind, &op);
-  if (!filled) return status;
-  insitu__mem_free((void *)(uintptr_t)op.as);
-  insitu__mem_free((void *)(uintptr_t)op.bs);
   return status;
 }
 
@@ -25154,7 +25196,7 @@ static void insitu__ops_free(struct insitu__ops *ops) {
  * computes in. unfit: see struct insitu__ops_reader. *out NULL: the variable has no operations, or
  * it failed. */
 static insitu_status insitu__ops_init(struct insitu__ops **out, const insitu_variable *v,
-    const char *label, const char *stats, const struct insitu__zarr_array *z,
+    const char *label, const insitu_op *norm, const struct insitu__zarr_array *z,
     const struct insitu__select_axis *shown, uint32_t unfit, int32_t dtype, insitu_error *err) {
   *out = NULL;
   if (!v->n_ops) return INSITU_OK;
@@ -25169,7 +25211,7 @@ static insitu_status insitu__ops_init(struct insitu__ops **out, const insitu_var
   struct insitu__ops_reader r = {.ops = ops,
       .v = v,
       .label = label,
-      .stats = stats,
+      .norm = norm,
       .z = z,
       .shown = shown,
       .unfit = unfit,
@@ -25257,6 +25299,324 @@ static void insitu__ops_apply(
     }
     ops->runs[s->kind](x, (unsigned char *)a, (unsigned char *)b, each ? ~UINT64_C(0) : 0, whole);
   }
+}
+
+/* >>stats -------------------------------------------------------------------------------------- */
+/* Files of statistics: how insitu_scan names what it read, and how a loader finds it again.
+ *
+ *     what a variable shows, ops before NORM ──► text, hash ──┐
+ *     file of >>scan ──parse──► struct insitu__stats ─────────┴──find──► mean, std of each index
+ *
+ * A list of numbers is walked for each number of it: files have few of them.
+ *
+ * State: struct insitu__stats, written once and then only read. Pure functions. */
+
+/* A parsed file; the text stays the caller's. */
+struct insitu__stats {
+  struct insitu__text_json json;
+  char name[400]; /* of the file, in messages */
+};
+
+/* Writes operations as JSON: kinds by number, and all that their results depend on. */
+static void insitu__stats_ops(struct insitu__text_buffer *b, const insitu_op *ops, uint64_t n) {
+  insitu__text_buffer_printf(b, "[");
+  for (uint64_t k = 0; k < n; k++) {
+    const insitu_op *op = &ops[k];
+    insitu__text_buffer_printf(
+        b, "%s{\"kind\": \"%s\"", k ? ", " : "", insitu__ops_kinds[op->kind].word);
+    const double *lists[] = {op->as, op->bs};
+    const double one[] = {op->a, op->b};
+    for (int i = 0; i < 2; i++) {
+      insitu__text_buffer_printf(b, i ? ", \"b\": " : ", \"a\": ");
+      if (!lists[i]) insitu__text_buffer_double(b, one[i]);
+      for (uint64_t j = 0; lists[i] && j < op->n; j++) {
+        insitu__text_buffer_printf(b, j ? ", " : "[");
+        insitu__text_buffer_double(b, lists[i][j]);
+      }
+      if (lists[i]) insitu__text_buffer_printf(b, "]");
+    }
+    if (op->dim) {
+      insitu__text_buffer_printf(b, ", \"dim\": ");
+      insitu__text_buffer_json_string(b, op->dim);
+    }
+    insitu__text_buffer_printf(b, "}");
+  }
+  insitu__text_buffer_printf(b, "]");
+}
+
+/* Whether an operation takes its numbers from desc.stats. */
+static bool insitu__stats_is_open(const insitu_op *op) {
+  bool listed = op->dim || op->as || op->bs || op->n;
+  return op->kind == INSITU_OP_NORM && !listed && op->a == 0 && op->b == 0;
+}
+
+/* How many operations of a variable stand before the first INSITU_OP_NORM without numbers or, where
+ * there is none, before the first one. */
+static uint64_t insitu__stats_before(const insitu_variable *v) {
+  uint64_t n = 0;
+  while (n < v->n_ops && !insitu__stats_is_open(&v->ops[n])) n++;
+  if (n < v->n_ops) return n;
+  for (n = 0; n < v->n_ops && v->ops[n].kind != INSITU_OP_NORM;) n++;
+  return n;
+}
+
+/* The axis of an array by name, or by number where it has none; z->ndim: there is none. */
+static unsigned insitu__stats_axis(const struct insitu__zarr_array *z, const char *dim) {
+  unsigned k = 0;
+  for (; dim && k < z->ndim; k++) {
+    char number[16];
+    snprintf(number, sizeof number, "%u", k);
+    if (strcmp(z->dim[k] ? z->dim[k] : number, dim) == 0) return k;
+  }
+  return z->ndim;
+}
+
+/* What is selected of the axes but those that `skip` has as bits, as one number. */
+static uint64_t insitu__stats_selection(
+    const struct insitu__zarr_array *z, const struct insitu__select_axis *axis, uint32_t skip) {
+  uint64_t h = insitu__order_mix(z->ndim);
+  for (unsigned k = 0; k < z->ndim; k++) {
+    if (!axis[k].named || skip >> k & 1) continue;
+    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(axis[k].run); i++) {
+      const struct insitu__select_run *r = &axis[k].run[i];
+      h = insitu__order_mix(insitu__order_mix(h ^ k) ^ (uint64_t)r->first);
+      h = insitu__order_mix(h ^ (uint64_t)(r->n > 1 ? r->stride : 0));
+      h = insitu__order_mix(h ^ r->n);
+    }
+  }
+  return h;
+}
+
+static void insitu__stats_free(struct insitu__stats *s) {
+  insitu__text_json_free(&s->json);
+}
+
+/* The error "statistics FILE: cause". */
+static insitu_status insitu__stats_bad(
+    const struct insitu__stats *s, insitu_status status, const char *cause, insitu_error *err) {
+  return insitu__error_set(err, status, "statistics %s: %s", s->name, cause);
+}
+
+/* Parses a file's text, which must outlive s. */
+static insitu_status insitu__stats_init(
+    struct insitu__stats *s, const char *path, const char *text, uint64_t n, insitu_error *err) {
+  char what[420];
+  double version = 0;
+  insitu__text_redact(path, s->name, sizeof s->name);
+  snprintf(what, sizeof what, "statistics %s", s->name);
+  insitu_status status = insitu__text_json_parse(&s->json, text, n, what, err);
+  if (status) return status;
+  int at = insitu__text_json_get(&s->json, 0, "insitu_scan");
+  if (!insitu__text_json_double(&s->json, at, &version) || version != 1)
+    return insitu__stats_bad(s, INSITU_E_FORMAT,
+        "it is no file of insitu_scan, or of another version; scan the archive again", err);
+  return INSITU_OK;
+}
+
+/* A list of numbers of the file: the i-th one. NaN: it is null, or there is none. */
+static double insitu__stats_number(const struct insitu__stats *s, int list, uint64_t i) {
+  double x;
+  for (int t = insitu__text_json_first(&s->json, list); t >= 0;
+       t = insitu__text_json_next(&s->json, t))
+    if (!i--) return insitu__text_json_double(&s->json, t, &x) ? x : __builtin_nan("");
+  return __builtin_nan("");
+}
+
+/* Whether an entry has this text at a key. */
+static bool insitu__stats_has(
+    const struct insitu__stats *s, int entry, const char *key, const char *want) {
+  char text[INSITU__MAX_KEY + 1];
+  int at = insitu__text_json_get(&s->json, entry, key);
+  return insitu__text_json_string(&s->json, at, text, sizeof text) >= 0 && !strcmp(text, want);
+}
+
+/* Whether an entry has the text of these operations. */
+static bool insitu__stats_has_ops(
+    const struct insitu__stats *s, int entry, const struct insitu__text_buffer *want) {
+  uint64_t n;
+  const char *span =
+      insitu__text_json_span(&s->json, insitu__text_json_get(&s->json, entry, "ops"), &n);
+  return span && n == want->n && memcmp(span, want->text, n) == 0;
+}
+
+/* Whether the array has the axes that the file says, which are as long but for those of samples.
+ * *skip: those of samples, as bits. */
+static bool insitu__stats_fits(
+    const struct insitu__stats *s, int entry, const struct insitu__zarr_array *z, uint32_t *skip) {
+  int shape = insitu__text_json_get(&s->json, entry, "shape");
+  *skip = 0;
+  if (insitu__text_json_size(&s->json, shape) != (int)z->ndim) return false;
+  for (unsigned k = 0; k < z->ndim; k++) {
+    double length = insitu__stats_number(s, shape, k);
+    if (length == 0) *skip |= UINT32_C(1) << k;
+    else if (length != (double)z->shape[k]) return false;
+  }
+  return true;
+}
+
+/* The entry of the file for what a variable shows, and the axis that its numbers are told apart by
+ * (ndim: none); -1, and an error: there is no entry. */
+static int insitu__stats_entry(const struct insitu__stats *s, const insitu_variable *v,
+    const char *label, const struct insitu__zarr_array *z, const struct insitu__select_axis *shown,
+    unsigned *axis, insitu_error *err) {
+  struct insitu__text_buffer ops = {0};
+  const struct insitu__text_json *j = &s->json;
+  int list = insitu__text_json_get(j, 0, "variables"), found = -1;
+  const char *wrong = "it has no statistics of this array; scan with this variable";
+  insitu__stats_ops(&ops, v->ops, insitu__stats_before(v));
+  for (int e = insitu__text_json_first(j, list); found < 0 && e >= 0;
+       e = insitu__text_json_next(j, e)) {
+    char dim[256], hash[24];
+    uint32_t skip;
+    if (!insitu__stats_has(s, e, "path", z->path)) continue;
+    int at = insitu__text_json_get(j, e, "axis");
+    bool along = insitu__text_json_string(j, at, dim, sizeof dim) >= 0;
+    *axis = insitu__stats_axis(z, along ? dim : NULL);
+    bool fits = insitu__stats_fits(s, e, z, &skip) && (!along || *axis < z->ndim);
+    if (*axis < z->ndim) skip |= UINT32_C(1) << *axis;
+    snprintf(hash, sizeof hash, "%016" PRIx64, insitu__stats_selection(z, shown, skip));
+    if (!fits || !insitu__stats_has(s, e, "stored", insitu__dtype_name(z->dtype)))
+      wrong = "it is of an array of another type, or other axes; scan this archive";
+    else if (!insitu__stats_has(s, e, "decode", v->decode ? "cf" : "none"))
+      wrong = "it is of other values: decode differs; scan with this decode";
+    else if (!insitu__stats_has_ops(s, e, &ops))
+      wrong = "it is for other ops before INSITU_OP_NORM; scan with these ops";
+    else if (!insitu__stats_has(s, e, "selection", hash))
+      wrong = "it is for another selection; scan with these slices, or this select";
+    else found = e;
+  }
+  bool failed = ops.failed;
+  insitu__text_buffer_free(&ops);
+  if (failed)
+    insitu__error_set(err, INSITU_E_NOMEM, "statistics: no memory; give the process more memory");
+  else if (found < 0)
+    insitu__error_set(err, INSITU_E_ARG,
+        "variable %s, array '%.200s': statistics %s: %s (insitu scan)", label, z->path, s->name,
+        wrong);
+  return failed ? -1 : found;
+}
+
+/* The list of a file that holds what `key` is of a variable's elements; -1: there is none. */
+static int insitu__stats_list(const struct insitu__stats *s, int entry, const char *key) {
+  char label[INSITU__MAX_KEY + 1];
+  const struct insitu__text_json *j = &s->json;
+  int list = insitu__text_json_get(j, 0, "statistics");
+  double lag;
+  if (insitu__text_json_string(j, insitu__text_json_get(j, entry, "label"), label, sizeof label) <
+      0)
+    return -1;
+  for (int e = insitu__text_json_first(j, list); e >= 0; e = insitu__text_json_next(j, e))
+    if (insitu__stats_has(s, e, "variable", label) &&
+        insitu__text_json_double(j, insitu__text_json_get(j, e, "lag"), &lag) && lag == 0)
+      return insitu__text_json_get(j, e, key);
+  return -1;
+}
+
+/* Reads the numbers of index number i of what a variable shows, of which the file has number
+ * `stored`. */
+static insitu_status insitu__stats_take(const struct insitu__stats *s, const int lists[2],
+    const char *label, uint64_t stored, uint64_t i, double *mean, double *deviation,
+    insitu_error *err) {
+  *mean = insitu__stats_number(s, lists[0], stored);
+  *deviation = insitu__stats_number(s, lists[1], stored);
+  bool ok = __builtin_isfinite(*mean) && __builtin_isfinite(*deviation);
+  if (ok && *deviation > 0) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG,
+      "variable %s, index %" PRIu64 " of what it shows: statistics %s: %s; give the numbers of "
+      "INSITU_OP_NORM, or leave the index out",
+      label, i, s->name,
+      *deviation == 0 ? "the standard deviation is 0: all elements are the same"
+                      : "there is no mean or standard deviation: no element was there");
+}
+
+/* Where the file has an index of the axis; UINT64_MAX: nowhere. `near` is tried first. */
+static uint64_t insitu__stats_place(
+    const struct insitu__stats *s, int indexes, uint64_t near, int64_t index) {
+  uint64_t known = (uint64_t)insitu__text_json_size(&s->json, indexes), at = 0;
+  if (near < known && insitu__stats_number(s, indexes, near) == (double)index) return near;
+  while (at < known && insitu__stats_number(s, indexes, at) != (double)index) at++;
+  return at < known ? at : UINT64_MAX;
+}
+
+/* Finds the numbers of a variable's INSITU_OP_NORM without numbers: norm gets a mean and a standard
+ * deviation, or lists of them, which the caller frees by insitu__mem_free; then *axis is theirs,
+ * else ndim. */
+static insitu_status insitu__stats_find(const struct insitu__stats *s, const insitu_variable *v,
+    const char *label, const struct insitu__zarr_array *z, const struct insitu__select_axis *shown,
+    insitu_op *norm, unsigned *axis, insitu_error *err) {
+  insitu_error why = {0};
+  int entry = insitu__stats_entry(s, v, label, z, shown, axis, &why);
+  insitu__error_copy(err, &why);
+  if (entry < 0) return why.status;
+  const int lists[] = {insitu__stats_list(s, entry, "mean"), insitu__stats_list(s, entry, "std")};
+  if (*axis == z->ndim) return insitu__stats_take(s, lists, label, 0, 0, &norm->a, &norm->b, err);
+
+  const struct insitu__select_axis *along = &shown[*axis];
+  int indexes = insitu__text_json_get(&s->json, entry, "indexes");
+  double *means = insitu__mem_alloc(along->n, sizeof *means);
+  double *deviations = insitu__mem_alloc(along->n, sizeof *deviations);
+  insitu_status status = INSITU_OK;
+  uint64_t i = 0;
+  norm->as = means;
+  norm->bs = deviations;
+  norm->n = along->n;
+  if (!means || !deviations)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "statistics: no memory; give the process more memory");
+  for (uint64_t r = 0; !status && r < INSITU__ARRAY_LEN(along->run); r++)
+    for (uint64_t k = 0; !status && k < along->run[r].n; k++, i++) {
+      int64_t index = along->run[r].first + (int64_t)k * along->run[r].stride;
+      uint64_t at = insitu__stats_place(s, indexes, i, index);
+      if (at == UINT64_MAX)
+        return insitu__error_set(err, INSITU_E_ARG,
+            "variable %s: statistics %s: it has no index %" PRId64
+            " of axis %u; scan with all that "
+            "is shown",
+            label, s->name, index, *axis);
+      status = insitu__stats_take(s, lists, label, at, i, &means[i], &deviations[i], err);
+    }
+  return status;
+}
+
+/* As insitu__ops_init; an INSITU_OP_NORM without numbers gets those of a file (NULL: there is
+ * none). */
+static insitu_status insitu__stats_ops_init(struct insitu__ops **out, const insitu_variable *v,
+    const char *label, const struct insitu__stats *s, const struct insitu__zarr_array *z,
+    const struct insitu__select_axis *shown, uint32_t unfit, int32_t dtype, insitu_error *err) {
+  insitu_op norm = {.kind = INSITU_OP_NORM};
+  uint64_t open = 0;
+  char number[16];
+  unsigned axis = 0;
+  insitu_status status = INSITU_OK;
+  *out = NULL;
+  for (uint64_t k = 0; k < v->n_ops; k++) open += insitu__stats_is_open(&v->ops[k]);
+  if (open > 1)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "variable %s: %" PRIu64 " INSITU_OP_NORM have no numbers; desc.stats gives those of one",
+        label, open);
+  if (open && s) status = insitu__stats_find(s, v, label, z, shown, &norm, &axis, err);
+  if (!status && norm.n) {
+    snprintf(number, sizeof number, "%u", axis);
+    norm.dim = z->dim[axis] ? z->dim[axis] : number;
+  }
+  const insitu_op *given = open && s ? &norm : NULL;
+  if (!status) status = insitu__ops_init(out, v, label, given, z, shown, unfit, dtype, err);
+  insitu__mem_free((void *)(uintptr_t)norm.as);
+  insitu__mem_free((void *)(uintptr_t)norm.bs);
+  return status;
+}
+
+/* The samples that were scanned: range number i of the file. False: there is none. */
+static bool insitu__stats_range(
+    const struct insitu__stats *s, int *at, int64_t *start, int64_t *stop) {
+  int split = insitu__text_json_get(&s->json, 0, "split");
+  int list = insitu__text_json_get(&s->json, split, "ranges");
+  *at = *at ? insitu__text_json_next(&s->json, *at) : insitu__text_json_first(&s->json, list);
+  double a = insitu__stats_number(s, *at, 0), b = insitu__stats_number(s, *at, 1);
+  if (*at < 0 || !(a >= 0 && b >= a && b < 0x1p53)) return false;
+  *start = (int64_t)a;
+  *stop = (int64_t)b;
+  return true;
 }
 
 /* >>geometry ----------------------------------------------------------------------------------- */
@@ -25457,6 +25817,7 @@ struct insitu__geometry {
   struct insitu__geometry_device devices[INSITU__MAX_DEVICES];
   unsigned n_devices;
   uint64_t hash_geometry, hash_variables;
+  const struct insitu__stats *stats; /* of desc.stats; NULL: none */
 };
 
 /* Hashes of what a state must tell apart. Whatever has no fixed length is led by its length or its
@@ -26863,7 +27224,7 @@ static insitu_status insitu__geometry_init(
     want.dtype = insitu__geometry_said(desc, i, offsetof(insitu_variable, dtype))->dtype;
     insitu_status s = insitu__geometry_dtype(&a->zarr, &want, &v->cf, &v->decoded, &v->dtype, err);
     if (!s)
-      s = insitu__ops_init(&v->ops, &want, v->label, desc->stats, &a->zarr, v->axis,
+      s = insitu__stats_ops_init(&v->ops, &want, v->label, g->stats, &a->zarr, v->axis,
           v->fixed ? 0 : a->drawn_mask | a->patch_mask, insitu__geometry_precision(&a->zarr, &want),
           err);
     if (s) return s;
@@ -33885,7 +34246,9 @@ struct insitu_loader {
   struct insitu__chain_hooks hooks;
   pid_t pid;
   pthread_t opener;
-  int64_t opened; /* monotonic nanoseconds */
+  int64_t opened;   /* monotonic nanoseconds */
+  char *stats_text; /* the file of desc.stats */
+  struct insitu__stats stats;
   struct insitu__geometry geometry;
   struct insitu__split split;
   struct insitu__rule_choice rule; /* units and windows, and the figures that they were chosen by */
@@ -33914,6 +34277,10 @@ struct insitu_loader {
   struct insitu__loader_user user;
   struct insitu__loader_budget budget;
   struct insitu__loader_count count;
+  /* Told of each chunk that is filled; set before iterators are opened. [reactor thread] */
+  void (*hole)(void *user, const struct insitu__geometry_array *array, uint64_t chunk,
+      uint64_t field, bool absent);
+  void *hole_user;
 };
 
 /* What a call hands to another thread, and gets back from there. */
@@ -36115,8 +36482,8 @@ static insitu_status insitu__read_shape(struct insitu__read_call *r) {
   const insitu_variable *v = r->variable;
   insitu_status status = insitu__geometry_dtype(z, v, &r->cf, &r->decoded, &r->dtype, r->err);
   if (!status)
-    status = insitu__ops_init(&r->ops, v, v->label ? v->label : z->path, r->loader->config.stats, z,
-        r->axis, 0, insitu__geometry_precision(z, v), r->err);
+    status = insitu__stats_ops_init(&r->ops, v, v->label ? v->label : z->path,
+        r->loader->geometry.stats, z, r->axis, 0, insitu__geometry_precision(z, v), r->err);
   if (status) return status;
   r->chunk_bytes = insitu__geometry_strides(z, r->stride);
   r->bound = insitu__chain_bound(&z->codecs, r->chunk_bytes);
@@ -39513,6 +39880,7 @@ static insitu_status insitu__tile_hole_await(
     fill = false; /* the request may just have been given up: that is no damage of the archive */
   if (!fill) return status;
   insitu__loader_add(absent ? &ld->count.absent_chunks : &ld->count.bad_chunks, 1);
+  if (ld->hole) ld->hole(ld->hole_user, t->array, t->chunk, t->field, absent);
   t->hole.filled_key = absent ? NULL : key;
   insitu__reactor_work_await(&ld->reactor, insitu__rows_fill, t);
   return INSITU_OK;
@@ -42703,17 +43071,16 @@ static void insitu__open_prefetch_await(insitu_loader *ld) {
   insitu__mem_free(paths);
 }
 
-/* Reads the manifest file. The caller frees *text in any case. */
-static insitu_status insitu__open_manifest_await(
-    insitu_loader *ld, char **text, uint64_t *n, insitu_error *err) {
-  const char *path = ld->config.manifest;
+/* Reads a file whole: `what` it is stands in messages. The caller frees *text in any case. */
+static insitu_status insitu__open_file_await(insitu_loader *ld, const char *what, const char *path,
+    char **text, uint64_t *n, insitu_error *err) {
   char cause[128], name[400];
   insitu__text_redact(path, name, sizeof name);
   for (uint64_t cap = 1 << 16; cap <= INSITU__MAX_META; cap *= 2) {
     char *larger = insitu__mem_realloc(*text, cap);
     if (!larger)
       return insitu__error_set(err, INSITU_E_NOMEM,
-          "open, manifest %s: no memory for %" PRIu64 " bytes; give the process more memory", name,
+          "open, %s %s: no memory for %" PRIu64 " bytes; give the process more memory", what, name,
           cap);
     *text = larger;
     struct iovec iov = {*text + *n, cap - *n};
@@ -42721,7 +43088,7 @@ static insitu_status insitu__open_manifest_await(
     if (got < 0) {
       insitu__error_errno(err, (int)-got);
       return insitu__error_set(err, got == -ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO,
-          "open, manifest %s: %s; %s", name, insitu__store_cause((int)-got, cause),
+          "open, %s %s: %s; %s", what, name, insitu__store_cause((int)-got, cause),
           got == -ENOENT ? "check the path" : insitu__store_advice((int)-got));
     }
     *n += (uint64_t)got;
@@ -42729,7 +43096,7 @@ static insitu_status insitu__open_manifest_await(
   }
 
   return insitu__error_set(err, INSITU_E_UNSUPPORTED,
-      "open, manifest %s: it has %u bytes or more; check the path", name, INSITU__MAX_META);
+      "open, %s %s: it has %u bytes or more; check the path", what, name, INSITU__MAX_META);
 }
 
 /* Resolves where an output goes. what, label: who asks for it, as in "variable t". */
@@ -42796,6 +43163,38 @@ static insitu_status insitu__open_select_await(insitu_loader *ld, insitu_error *
   return status;
 }
 
+/* Reads the file of statistics. */
+static insitu_status insitu__open_stats_await(insitu_loader *ld, insitu_error *err) {
+  const char *path = ld->config.stats;
+  uint64_t n = 0;
+  insitu_status status = insitu__open_file_await(ld, "statistics", path, &ld->stats_text, &n, err);
+  if (!status) status = insitu__stats_init(&ld->stats, path, ld->stats_text, n, err);
+  if (!status) ld->geometry.stats = &ld->stats;
+  return status;
+}
+
+/* Refuses statistics that saw samples of val or test, which a trained model must not know. */
+static insitu_status insitu__open_stats_split(const insitu_loader *ld, insitu_error *err) {
+  int64_t start, stop;
+  int at = 0;
+  bool used = false;
+  for (uint64_t i = 0; i < ld->config.n_variables; i++)
+    for (uint64_t k = 0; k < ld->config.variables[i].n_ops; k++)
+      used |= insitu__stats_is_open(&ld->config.variables[i].ops[k]);
+  if (!used || !ld->geometry.n_drawn) return INSITU_OK;
+  while (insitu__stats_range(&ld->stats, &at, &start, &stop))
+    for (int p = INSITU_VAL; p <= INSITU_TEST; p++) {
+      const struct insitu__geometry_interval *list = ld->split.part[p].range;
+      for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
+        if (start < list[i].hi && list[i].lo < stop)
+          return insitu__error_set(err, INSITU_E_SPLIT,
+              "open, statistics %s: they are of samples [%" PRId64 ", %" PRId64 "), some of which "
+              "are %s here; scan the train split of this desc (insitu scan)",
+              ld->stats.name, start, stop, insitu__split_names[p]);
+    }
+  return INSITU_OK;
+}
+
 /* Arrays, geometry, dates, split: what open learns of the variables. */
 static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
@@ -42816,9 +43215,11 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
         err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");
 
   if (!status) status = insitu__dates_await(ld, err);
-  if (!status && c->manifest) status = insitu__open_manifest_await(ld, &manifest, &n, err);
+  if (!status && c->manifest)
+    status = insitu__open_file_await(ld, "manifest", c->manifest, &manifest, &n, err);
   if (!status) status = insitu__config_units(ld, &rule, err);
   if (!status) status = insitu__split_init(&ld->split, c, manifest, n, g, err);
+  if (!status && c->stats) status = insitu__open_stats_split(ld, err);
   if (!status) insitu__config_window(ld, &rule);
   insitu__rule_free(&rule);
   ld->config.samples = NULL; /* the caller's */
@@ -42840,6 +43241,7 @@ static void insitu__open_await(void *arg) {
 
   /* Without variables a loader serves insitu_read alone. */
   bool some = c->n_variables > 0;
+  if (!status && c->stats) status = insitu__open_stats_await(ld, o->err);
   if (!status && some) status = insitu__open_variables_await(ld, o->err);
   if (!status) status = insitu__config_footprint(ld, o->err);
   if (!status && some && !c->plan_only &&
@@ -42922,6 +43324,8 @@ static void insitu__open_destroy(insitu_loader *ld) {
   insitu__mem_free(ld->tiles);
   insitu__mem_free(ld->scratch);
   insitu__mem_free(ld->arrays);
+  insitu__stats_free(&ld->stats);
+  insitu__mem_free(ld->stats_text);
   insitu__geometry_free(&ld->geometry);
   insitu__split_free(&ld->split);
   insitu__chain_hooks_free(&ld->hooks);
@@ -44340,7 +44744,7 @@ static FILE *insitu__public_temporary(const char *path, char *name, size_t cap) 
 
 /* Replaces the file at path: readers see the old text or the new one, also after a power loss. */
 static insitu_status insitu__public_write_file(
-    const char *path, const char *text, uint64_t n, insitu_error *err) {
+    const char *what, const char *path, const char *text, uint64_t n, insitu_error *err) {
   char other[INSITU__MAX_KEY + 32], name[400];
   FILE *f = insitu__public_temporary(path, other, sizeof other);
   bool ok = f && fwrite(text, 1, n, f) == n && fflush(f) == 0 && fsync(fileno(f)) == 0;
@@ -44355,7 +44759,7 @@ static insitu_status insitu__public_write_file(
   insitu__text_redact(path, name, sizeof name);
   insitu__error_errno(err, error);
   return insitu__error_set(
-      err, INSITU_E_IO, "manifest %s: %m; choose a path that can be written", name);
+      err, INSITU_E_IO, "%s %s: %m; choose a path that can be written", what, name);
 }
 
 INSITU_DEF insitu_status insitu_manifest_save(
@@ -44389,7 +44793,7 @@ INSITU_DEF insitu_status insitu_manifest_save(
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", name);
   } else {
-    status = insitu__public_write_file(path, b.text, b.n, err);
+    status = insitu__public_write_file("manifest", path, b.text, b.n, err);
   }
   insitu__text_buffer_free(&b);
   return status;
@@ -44971,6 +45375,1507 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
   pthread_mutex_unlock(&slab->iter->lock);
   *managed = &e->as;
   return INSITU_OK;
+}
+
+/* >>moments ------------------------------------------------------------------------------------ */
+/* Counts, sums and sketches of elements, whose result is the same bits in whatever order, and by
+ * however many threads and processes, elements are added.
+ *
+ *   elements ──► blocks of 4,096 in float64, their mean and squares about it ──► exact sums
+ *
+ * A block is of one row of a batch: how its few elements are added is fixed. Sums over blocks are
+ * integers of 2,304 bits, to which any order adds the same. The sketch counts elements by the upper
+ * 18 bits of their float32: sign, exponent, 9 bits of the fraction.
+ *
+ * Of blocks with k elements, mean m and squares q about m, the mean of all n elements is
+ * sum(k m) / n, and with c the double next to it the squares about it are
+ * sum(q) + (sum(k m^2) - n c^2) - 2 c (sum(k m) - n c); what stands in brackets is exact.
+ *
+ * State: struct insitu__moments, the caller's, who locks it. Pure functions; nothing suspends. */
+enum {
+  INSITU__MOMENTS_LIMBS = 72,
+  INSITU__MOMENTS_BLOCK = 4096,
+  INSITU__MOMENTS_PAGES = 512, /* one for each sign and exponent of a float32 */
+  INSITU__MOMENTS_BINS = 512,  /* of a page */
+  /* of rows of more than a block, only each 8th element is in the sketch */
+  INSITU__MOMENTS_EVERY = 8
+};
+
+/* An exact sum: limb[i] counts 2^(32 i - 1074). */
+struct insitu__moments_sum {
+  int64_t limb[INSITU__MOMENTS_LIMBS];
+  uint64_t adds; /* since carries were last passed on */
+};
+
+/* Of elements of one kind. All zero: there were none. */
+struct insitu__moments {
+  uint64_t count, missing, sketched;
+  bool huge;      /* some square is beyond a double */
+  uint64_t pages; /* of the sketch that there are */
+  double least, most;
+  struct insitu__moments_sum sum, squares, spread; /* of k m, of k m^2, of q */
+  uint64_t *page[INSITU__MOMENTS_PAGES];           /* NULL: all zero */
+};
+
+/* Elements on their way into one of them: finite ones, in float64. */
+struct insitu__moments_block {
+  uint64_t n, missing;
+  bool all; /* all of them are in the sketch */
+  double x[INSITU__MOMENTS_BLOCK];
+};
+
+/* Keeps a compiler from making one rounding of a product and a sum. */
+#if defined(__aarch64__)
+#define INSITU__MOMENTS_ROUND(x) __asm__("" : "+w"(x))
+#else
+#define INSITU__MOMENTS_ROUND(x) (void)0
+#endif
+
+/* Passes carries on: each limb but the last is then at least 0 and below 2^32. */
+static void insitu__moments_carry(struct insitu__moments_sum *s) {
+  int64_t carry = 0;
+  for (int i = 0; i < INSITU__MOMENTS_LIMBS - 1; i++) {
+    int64_t v = s->limb[i] + carry;
+    carry = v >> 32;
+    s->limb[i] = v & 0xffffffff;
+  }
+  s->limb[INSITU__MOMENTS_LIMBS - 1] += carry;
+  s->adds = 0;
+}
+
+/* Adds m 2^e, or takes it off. False: it is too large. */
+static bool insitu__moments_add64(
+    struct insitu__moments_sum *s, bool minus, uint64_t m, int exponent) {
+  int at = exponent + 1074;
+  if (at < 0) m = at > -64 ? m >> -at : 0;
+  at = at < 0 ? 0 : at;
+  if (m && at >= 32 * (INSITU__MOMENTS_LIMBS - 4)) return false;
+  insitu__order_wide w = (insitu__order_wide)m << at % 32;
+  for (int i = at / 32; w; i++, w >>= 32) {
+    int64_t part = (int64_t)(uint32_t)w;
+    s->limb[i] += minus ? -part : part;
+  }
+  if (++s->adds >> 30) insitu__moments_carry(s);
+  return true;
+}
+
+/* The same of a factor that is larger, times k. */
+static bool insitu__moments_add(
+    struct insitu__moments_sum *s, bool minus, insitu__order_wide m, uint64_t k, int exponent) {
+  insitu__order_wide low = (insitu__order_wide)(uint64_t)m * k,
+                     high = (insitu__order_wide)(uint64_t)(m >> 64) * k;
+  return insitu__moments_add64(s, minus, (uint64_t)low, exponent) &&
+         insitu__moments_add64(s, minus, (uint64_t)(low >> 64), exponent + 64) &&
+         insitu__moments_add64(s, minus, (uint64_t)high, exponent + 64) &&
+         insitu__moments_add64(s, minus, (uint64_t)(high >> 64), exponent + 128);
+}
+
+/* A finite double as an integer times 2^e. */
+static uint64_t insitu__moments_parts(double x, bool *minus, int *exponent) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  int field = (int)(bits >> 52 & 0x7ff);
+  uint64_t fraction = bits & ((UINT64_C(1) << 52) - 1);
+  *minus = bits >> 63;
+  *exponent = field ? field - 1075 : -1074;
+  return field ? fraction | UINT64_C(1) << 52 : fraction;
+}
+
+/* Adds k x, or takes it off. */
+static bool insitu__moments_add_times(
+    struct insitu__moments_sum *s, bool minus, double x, uint64_t k) {
+  bool below;
+  int exponent;
+  uint64_t m = insitu__moments_parts(x, &below, &exponent);
+  return insitu__moments_add(s, minus != below, m, k, exponent);
+}
+
+/* Adds k x^2, or takes it off. */
+static bool insitu__moments_add_square(
+    struct insitu__moments_sum *s, bool minus, double x, uint64_t k) {
+  bool below;
+  int exponent;
+  uint64_t m = insitu__moments_parts(x, &below, &exponent);
+  return insitu__moments_add(s, minus, (insitu__order_wide)m * m, k, 2 * exponent);
+}
+
+/* 2^e for -1022 <= e <= 1023. */
+static double insitu__moments_power(int exponent) {
+  uint64_t bits = (uint64_t)(exponent + 1023) << 52;
+  double x;
+  memcpy(&x, &bits, sizeof x);
+  return x;
+}
+
+/* A sum as a double, within 2^-53 of it. */
+static double insitu__moments_value(const struct insitu__moments_sum *sum) {
+  struct insitu__moments_sum s = *sum;
+  insitu__moments_carry(&s);
+  bool minus = s.limb[INSITU__MOMENTS_LIMBS - 1] < 0;
+  for (int i = 0; minus && i < INSITU__MOMENTS_LIMBS; i++) s.limb[i] = -s.limb[i];
+  if (minus) insitu__moments_carry(&s);
+  int top = INSITU__MOMENTS_LIMBS - 1;
+  while (top > 3 && !s.limb[top]) top--;
+  insitu__order_wide w = 0;
+  for (int i = top; i > top - 4; i--) w = w << 32 | (uint64_t)s.limb[i];
+  int exponent = 32 * (top - 3) - 1074, half = exponent / 2;
+  double x = (double)w * insitu__moments_power(half) * insitu__moments_power(exponent - half);
+  return minus ? -x : x;
+}
+
+static double insitu__moments_root(double x) {
+#if defined(__x86_64__)
+  __asm__("sqrtsd %0, %0" : "+x"(x));
+#else
+  __asm__("fsqrt %d0, %d0" : "+w"(x));
+#endif
+  return x;
+}
+
+/* The bin of an element: they ascend with it. */
+static uint32_t insitu__moments_bin(double x) {
+  float f = (float)x;
+  uint32_t bits;
+  memcpy(&bits, &f, sizeof bits);
+  bits = bits >> 31 ? ~bits : bits | UINT32_C(1) << 31;
+  return bits >> 14;
+}
+
+/* Where a bin begins. */
+static double insitu__moments_bin_begin(uint32_t bin) {
+  uint32_t bits = bin << 14;
+  bits = bits >> 31 ? bits & ~(UINT32_C(1) << 31) : ~bits;
+  float f;
+  memcpy(&f, &bits, sizeof f);
+  return (double)f;
+}
+
+/* The sketch's page that has a bin; NULL: no memory. */
+static uint64_t *insitu__moments_page(struct insitu__moments *m, uint32_t page) {
+  if (m->page[page]) return m->page[page];
+  m->page[page] = insitu__mem_alloc(INSITU__MOMENTS_BINS, sizeof *m->page[page]);
+  m->pages += m->page[page] != NULL;
+  return m->page[page];
+}
+
+static void insitu__moments_free(struct insitu__moments *m) {
+  for (int i = 0; i < INSITU__MOMENTS_PAGES; i++) insitu__mem_free(m->page[i]);
+}
+
+/* What a block adds. */
+struct insitu__moments_part {
+  double mean, spread, least, most;
+};
+
+/* Adds up a block that has elements: in four lanes, so that one sum need not wait for another. */
+static struct insitu__moments_part insitu__moments_measure(struct insitu__moments_block *b) {
+  double sum[4] = {0}, square[4] = {0}, low[4], high[4];
+  uint64_t whole = b->n / 4 * 4;
+  for (int k = 0; k < 4; k++) low[k] = high[k] = b->x[0];
+  for (uint64_t i = 0; i < whole; i += 4)
+    for (int k = 0; k < 4; k++) {
+      double x = b->x[i + (uint64_t)k];
+      sum[k] += x;
+      low[k] = x < low[k] ? x : low[k];
+      high[k] = x > high[k] ? x : high[k];
+    }
+  for (uint64_t i = whole; i < b->n; i++) {
+    double x = b->x[i];
+    sum[0] += x;
+    low[0] = x < low[0] ? x : low[0];
+    high[0] = x > high[0] ? x : high[0];
+  }
+
+  double mean = (sum[0] + sum[1] + sum[2] + sum[3]) / (double)b->n;
+  if (!__builtin_isfinite(mean)) mean = b->x[0]; /* the sum is beyond a double */
+  for (uint64_t i = 0; i < whole; i += 4)
+    for (int k = 0; k < 4; k++) {
+      double d = b->x[i + (uint64_t)k] - mean, q = d * d;
+      INSITU__MOMENTS_ROUND(q);
+      square[k] += q;
+    }
+  for (uint64_t i = whole; i < b->n; i++) {
+    double d = b->x[i] - mean, q = d * d;
+    INSITU__MOMENTS_ROUND(q);
+    square[0] += q;
+  }
+  for (int k = 1; k < 4; k++) {
+    low[0] = low[k] < low[0] ? low[k] : low[0];
+    high[0] = high[k] > high[0] ? high[k] : high[0];
+  }
+  return (struct insitu__moments_part){
+      mean, square[0] + square[1] + square[2] + square[3], low[0], high[0]};
+}
+
+/* Adds a block that was measured, and empties it. False: no memory. */
+static bool insitu__moments_take(struct insitu__moments *m, struct insitu__moments_block *b,
+    const struct insitu__moments_part *part) {
+  bool ok = true;
+  m->missing += b->missing;
+  if (b->n) {
+    if (!m->count || part->least < m->least) m->least = part->least;
+    if (!m->count || part->most > m->most) m->most = part->most;
+    m->count += b->n;
+    if (!insitu__moments_add_times(&m->sum, false, part->mean, b->n) ||
+        !insitu__moments_add_square(&m->squares, false, part->mean, b->n) ||
+        !__builtin_isfinite(part->spread) ||
+        !insitu__moments_add_times(&m->spread, false, part->spread, 1))
+      m->huge = true;
+  }
+  for (uint64_t i = 0; ok && i < b->n; i += b->all ? 1 : INSITU__MOMENTS_EVERY) {
+    uint32_t bin = insitu__moments_bin(b->x[i]);
+    uint64_t *page = insitu__moments_page(m, bin / INSITU__MOMENTS_BINS);
+    ok = page != NULL;
+    if (ok) page[bin % INSITU__MOMENTS_BINS]++;
+    m->sketched += ok;
+  }
+  b->n = b->missing = 0;
+  return ok;
+}
+
+/* Adds what another has. False: no memory. */
+static bool insitu__moments_merge(struct insitu__moments *to, const struct insitu__moments *from) {
+  struct insitu__moments_sum *sums[] = {&to->sum, &to->squares, &to->spread};
+  const struct insitu__moments_sum *more[] = {&from->sum, &from->squares, &from->spread};
+  if (from->count && (!to->count || from->least < to->least)) to->least = from->least;
+  if (from->count && (!to->count || from->most > to->most)) to->most = from->most;
+  to->count += from->count;
+  to->missing += from->missing;
+  to->sketched += from->sketched;
+  to->huge |= from->huge;
+  for (int k = 0; k < 3; k++) {
+    insitu__moments_carry(sums[k]);
+    for (int i = 0; i < INSITU__MOMENTS_LIMBS; i++) sums[k]->limb[i] += more[k]->limb[i];
+    insitu__moments_carry(sums[k]);
+  }
+  for (uint32_t p = 0; p < INSITU__MOMENTS_PAGES; p++) {
+    if (!from->page[p]) continue;
+    uint64_t *page = insitu__moments_page(to, p);
+    if (!page) return false;
+    for (int i = 0; i < INSITU__MOMENTS_BINS; i++) page[i] += from->page[p][i];
+  }
+  return true;
+}
+
+/* The mean, NaN: there are no elements; and the standard deviation, with n as the divisor. */
+static double insitu__moments_mean(const struct insitu__moments *m, double *deviation) {
+  struct insitu__moments_sum rest = m->sum, squares = m->squares;
+  double n = (double)m->count, mean = insitu__moments_value(&m->sum) / n;
+  *deviation = __builtin_nan("");
+  if (!m->count) return *deviation;
+  bool ok = !m->huge && insitu__moments_add_times(&rest, true, mean, m->count) &&
+            insitu__moments_add_square(&squares, true, mean, m->count);
+  double left = 2 * mean * insitu__moments_value(&rest);
+  INSITU__MOMENTS_ROUND(left);
+  double between = insitu__moments_value(&squares) - left;
+  double all = insitu__moments_value(&m->spread) + between;
+  if (!ok) *deviation = __builtin_inf();
+  else *deviation = all > 0 ? insitu__moments_root(all / n) : 0;
+  return mean;
+}
+
+/* The value below which a share of the elements lie, by the sketch: within a bin elements are taken
+ * to lie evenly. There are elements. */
+static double insitu__moments_quantile(const struct insitu__moments *m, double share) {
+  double rank = share * (double)(m->sketched - 1), before = 0, x = m->most;
+  for (uint32_t bin = 0; bin < INSITU__MOMENTS_PAGES * INSITU__MOMENTS_BINS; bin++) {
+    const uint64_t *page = m->page[bin / INSITU__MOMENTS_BINS];
+    if (!page) {
+      bin += INSITU__MOMENTS_BINS - 1;
+      continue;
+    }
+    double n = (double)page[bin % INSITU__MOMENTS_BINS];
+    if (rank >= before + n) {
+      before += n;
+      continue;
+    }
+    double low = insitu__moments_bin_begin(bin), high = insitu__moments_bin_begin(bin + 1);
+    double within = (rank - before + 0.5) / n * (high - low);
+    INSITU__MOMENTS_ROUND(within);
+    x = low + within;
+    if (!__builtin_isfinite(x)) x = low < 0 ? m->least : m->most; /* beyond a float32 */
+    break;
+  }
+  x = x > m->least ? x : m->least;
+  return x < m->most ? x : m->most;
+}
+
+/* >>scan --------------------------------------------------------------------------------------- */
+/* insitu_scan: statistics of a split.
+ *
+ *   desc ─► loader, plan only ─► head: what is read, as text ─► loader of the samples of this rank
+ *      ─► threads: next batch ─► each row, cell: blocks ─► struct insitu__moments ─► file
+ *
+ * A "set" is a variable, or its differences at one lag; it has a "cell" for each index of dim, or
+ * one. A thread takes the next batch, measures its blocks, and adds each to its cell, locked.
+ * Batches are held until the last batch whose differences reach back to them is done.
+ *
+ * A "part" is a file with the head, the place of the scan and all cells, exactly. It is what a rank
+ * writes, and what a checkpoint is: then with the state of an iterator, where the scan goes on.
+ * A checkpoint is taken while no batch is being measured.
+ *
+ * State: struct insitu__scan, on the caller's stack. `lock` guards all that changes but cells,
+ * which have locks of their own. Nothing here runs on the reactor thread, and nothing suspends. */
+enum { INSITU__SCAN_THREADS = 16, INSITU__SCAN_LAGS = 16, INSITU__SCAN_PAGE = 4096 };
+#define INSITU__SCAN_MAX_PART (UINT64_C(1) << 30)
+#define INSITU__SCAN_MAGIC UINT64_C(0x314e414353534e49) /* "INSSCAN1" */
+
+/* Elements of a set that are told apart. */
+struct insitu__scan_set {
+  char *label;
+  uint64_t lag; /* 0: the elements themselves */
+  uint64_t n_cells;
+  struct insitu__moments *cell;
+  /* in a row of the batch: elements before, along and behind dim */
+  uint64_t output, outer, inner;
+};
+
+/* Missing elements of a sample, by its index on the axis that the split is along. */
+struct insitu__scan_note {
+  int64_t index;
+  uint64_t missing, elements;
+};
+
+/* A chunk that is absent, or bad, of samples [start, stop). */
+struct insitu__scan_hole {
+  uint64_t array, field, bad;
+  int64_t start, stop;
+};
+
+/* All that a part holds. */
+struct insitu__scan_state {
+  char *head;           /* JSON without its end */
+  uint64_t rank, world; /* of the part */
+  uint64_t batches;     /* done; UINT64_MAX: all */
+  uint64_t behind;      /* the scan goes on behind so many batches, with the state `from` */
+  insitu_state from;
+  struct insitu__scan_set *set; /* a growing array */
+  char **arrays;                /* their paths: a growing array */
+  struct insitu__scan_note *note;
+  struct insitu__scan_hole *hole; /* growing arrays, in order only when they are saved */
+};
+
+/* A batch that is held. */
+struct insitu__scan_slot {
+  insitu_batch *batch;
+  bool done;
+};
+
+/* A scan on its way. */
+struct insitu__scan {
+  const insitu_scan_desc *desc;
+  struct insitu__scan_state state;
+  insitu_loader *loader;
+  insitu_iter *iter;
+  uint64_t threads, back, begun, total; /* back: batches that differences reach back */
+  int64_t first;                        /* samples below it are only there for differences */
+  bool ordered;                         /* one sample axis: batches ascend */
+  uint64_t room, pages;                 /* pages of sketches that fit the budget; that there are */
+
+  pthread_mutex_t take, lock, hole_lock; /* take: to call the iterator, and for checkpoints */
+  pthread_cond_t news;
+  struct insitu__scan_slot *slot;             /* n_slots; batch b is in slot b % n_slots */
+  uint64_t n_slots, next, low, free, working; /* low: all before are done; free: released */
+  uint64_t rows;
+  int64_t saved; /* when the last checkpoint was; monotonic nanoseconds */
+  bool ended;
+  insitu_status status;
+  insitu_error err; /* of the first failure */
+};
+
+/* ---- cells ---- */
+
+static void insitu__scan_state_free(struct insitu__scan_state *s) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->set); i++) {
+    for (uint64_t k = 0; s->set[i].cell && k < s->set[i].n_cells; k++)
+      insitu__moments_free(&s->set[i].cell[k]);
+    insitu__mem_free(s->set[i].cell);
+    insitu__mem_free(s->set[i].label);
+  }
+  INSITU__ARRAY_FREE(s->set);
+  INSITU__ARRAY_FREE_EACH(s->arrays);
+  INSITU__ARRAY_FREE(s->note);
+  INSITU__ARRAY_FREE(s->hole);
+  insitu__mem_free(s->head);
+  memset(s, 0, sizeof *s);
+}
+
+/* Appends a set with empty cells. */
+static bool insitu__scan_add_set(
+    struct insitu__scan_state *s, const char *label, uint64_t lag, uint64_t n_cells) {
+  struct insitu__scan_set set = {
+      .label = insitu__mem_text(label, strlen(label)), .lag = lag, .n_cells = n_cells};
+  set.cell = insitu__mem_alloc(n_cells, sizeof *set.cell);
+  if (set.label && set.cell && INSITU__ARRAY_PUSH(s->set, set)) return true;
+  insitu__mem_free(set.label);
+  insitu__mem_free(set.cell);
+  return false;
+}
+
+/* Measures what a block has, and adds it to its cell. False: no memory. */
+static bool insitu__scan_flush(
+    struct insitu__scan *run, struct insitu__moments *cell, struct insitu__moments_block *b) {
+  struct insitu__moments_part part = {0};
+  if (!b->n && !b->missing) return true;
+  if (b->n) part = insitu__moments_measure(b);
+  pthread_mutex_lock(&run->lock);
+  uint64_t pages = cell->pages;
+  bool ok = insitu__moments_take(cell, b, &part);
+  run->pages += cell->pages - pages;
+  pthread_mutex_unlock(&run->lock);
+  return ok;
+}
+
+/* Appends n elements at x, or their differences to those at `before`, to a block with that room. */
+#define INSITU__SCAN_GATHER(name, type)                                                            \
+  static void name(                                                                                \
+      struct insitu__moments_block *b, const type *x, const type *before, uint64_t n) {            \
+    uint64_t finite = b->n;                                                                        \
+    for (uint64_t i = 0; i < n; i++) {                                                             \
+      double v = before ? (double)x[i] - (double)before[i] : (double)x[i];                         \
+      b->x[finite] = v;                                                                            \
+      finite += v - v == 0;                                                                        \
+    }                                                                                              \
+    b->missing += n - (finite - b->n);                                                             \
+    b->n = finite;                                                                                 \
+  }
+INSITU__SCAN_GATHER(insitu__scan_gather32, float)
+INSITU__SCAN_GATHER(insitu__scan_gather64, double)
+
+/* Adds a row to a set; of differences also the row that is lag samples before. *missing: elements
+ * of the row. False: no memory. */
+static bool insitu__scan_row(struct insitu__scan *run, struct insitu__scan_set *set, bool wide,
+    const char *x, const char *before, struct insitu__moments_block *b, uint64_t *missing) {
+  uint64_t item = wide ? 8 : 4;
+  bool ok = true;
+  b->n = b->missing = 0;
+  b->all = set->outer * set->inner <= INSITU__MOMENTS_BLOCK;
+  for (uint64_t c = 0; ok && c < set->n_cells; c++) {
+    uint64_t lost = 0;
+    for (uint64_t o = 0; ok && o < set->outer; o++)
+      for (uint64_t i = 0, n; ok && i < set->inner; i += n) {
+        uint64_t at = ((o * set->n_cells + c) * set->inner + i) * item, was = b->missing;
+        n = insitu__base_min(set->inner - i, INSITU__MOMENTS_BLOCK - b->n);
+        const char *to = before ? before + at : NULL;
+        if (wide)
+          insitu__scan_gather64(b, (const double *)(const void *)(x + at), (const void *)to, n);
+        else insitu__scan_gather32(b, (const float *)(const void *)(x + at), (const void *)to, n);
+        lost += b->missing - was;
+        if (b->n == INSITU__MOMENTS_BLOCK) ok = insitu__scan_flush(run, &set->cell[c], b);
+      }
+    ok = ok && insitu__scan_flush(run, &set->cell[c], b);
+    *missing += lost;
+  }
+  return ok;
+}
+
+/* ---- batches ---- */
+
+/* The index of a row on the axis that the split is along. */
+static int64_t insitu__scan_index(
+    const struct insitu__scan *run, const insitu_batch *b, uint64_t row) {
+  return b->axis_indices[row * b->n_axes + run->loader->geometry.along];
+}
+
+/* The row of a sample, in batch `number` or one of those before; NULL: the split has it not. */
+static const char *insitu__scan_find(
+    const struct insitu__scan *run, uint64_t number, int64_t sample, uint64_t output) {
+  for (uint64_t k = 0; k <= run->back && number - k >= run->begun; k++) {
+    const insitu_batch *b = run->slot[(number - k) % run->n_slots].batch;
+    uint64_t row;
+    INSITU__BASE_BISECT(row, 0, b->rows, insitu__scan_index(run, b, mid) < sample);
+    if (row == b->rows) return NULL;
+    if (insitu__scan_index(run, b, row) == sample)
+      return (const char *)b->arrays[output].data + row * b->arrays[output].row_bytes;
+    if (row || number == k) return NULL;
+  }
+  return NULL;
+}
+
+/* Adds a batch to all sets. False: no memory. */
+static bool insitu__scan_batch(
+    struct insitu__scan *run, uint64_t number, struct insitu__moments_block *block) {
+  const insitu_batch *b = run->slot[number % run->n_slots].batch;
+  bool ok = true;
+  if (number < run->state.batches) return true; /* before the scan was interrupted */
+  for (uint64_t row = 0; ok && row < b->rows; row++) {
+    struct insitu__scan_note note = {.index = insitu__scan_index(run, b, row)};
+    if (run->ordered && note.index < run->first) continue;
+    for (uint64_t k = 0; ok && k < INSITU__ARRAY_LEN(run->state.set); k++) {
+      struct insitu__scan_set *set = &run->state.set[k];
+      const insitu_array *a = &b->arrays[set->output];
+      const char *x = (const char *)a->data + row * a->row_bytes, *before = NULL;
+      uint64_t unused = 0;
+      if (set->lag)
+        before = insitu__scan_find(run, number, note.index - (int64_t)set->lag, set->output);
+      if (set->lag && !before) continue;
+      ok = insitu__scan_row(
+          run, set, a->dtype == INSITU_F64, x, before, block, set->lag ? &unused : &note.missing);
+      if (!set->lag) note.elements += set->outer * set->n_cells * set->inner;
+    }
+    if (!note.missing && run->ordered) continue;
+    pthread_mutex_lock(&run->lock);
+    ok = ok && INSITU__ARRAY_PUSH(run->state.note, note);
+    pthread_mutex_unlock(&run->lock);
+  }
+  return ok;
+}
+
+/* ---- parts ---- */
+
+static int insitu__scan_compare_notes(const void *x, const void *y) {
+  const struct insitu__scan_note *a = x, *b = y;
+  return (a->index > b->index) - (a->index < b->index);
+}
+
+static int insitu__scan_compare_holes(const void *x, const void *y) {
+  const struct insitu__scan_hole *a = x, *b = y;
+  const uint64_t p[] = {a->array, (uint64_t)a->start, a->field, a->bad};
+  const uint64_t q[] = {b->array, (uint64_t)b->start, b->field, b->bad};
+  for (int i = 0; i < 4; i++)
+    if (p[i] != q[i]) return p[i] < q[i] ? -1 : 1;
+  return 0;
+}
+
+/* Puts notes and holes in order: one note for each sample, each hole once. */
+static void insitu__scan_settle(struct insitu__scan_state *s) {
+  uint64_t n = INSITU__ARRAY_LEN(s->note), kept = 0;
+  if (n) qsort(s->note, n, sizeof *s->note, insitu__scan_compare_notes);
+  for (uint64_t i = 0; i < n; i++)
+    if (kept && s->note[kept - 1].index == s->note[i].index) {
+      s->note[kept - 1].missing += s->note[i].missing;
+      s->note[kept - 1].elements += s->note[i].elements;
+    } else s->note[kept++] = s->note[i];
+  if (n) insitu__array_header(s->note)->length = kept;
+
+  n = INSITU__ARRAY_LEN(s->hole);
+  kept = 0;
+  if (n) qsort(s->hole, n, sizeof *s->hole, insitu__scan_compare_holes);
+  for (uint64_t i = 0; i < n; i++)
+    if (!kept || insitu__scan_compare_holes(&s->hole[kept - 1], &s->hole[i]))
+      s->hole[kept++] = s->hole[i];
+  if (n) insitu__array_header(s->hole)->length = kept;
+}
+
+/* Writes n bytes, or reads them, as the direction of a struct insitu__scan_file says. */
+struct insitu__scan_file {
+  struct insitu__text_buffer *to; /* NULL: reads */
+  const char *at, *end;
+  bool failed; /* too short, or no memory for what it holds */
+  bool no_memory;
+};
+
+static void insitu__scan_bytes(struct insitu__scan_file *f, void *p, uint64_t n) {
+  if (f->to) {
+    f->failed |= !insitu__text_buffer_bytes(f->to, p, n);
+  } else if (f->failed || (uint64_t)(f->end - f->at) < n) {
+    f->failed = true;
+    memset(p, 0, n);
+  } else {
+    memcpy(p, f->at, n);
+    f->at += n;
+  }
+}
+
+static void insitu__scan_u64(struct insitu__scan_file *f, uint64_t *v) {
+  insitu__scan_bytes(f, v, sizeof *v);
+}
+
+/* A text, NUL-terminated; *text is NULL before it is read. */
+static void insitu__scan_text(struct insitu__scan_file *f, char **text) {
+  uint64_t n = *text ? strlen(*text) : 0;
+  insitu__scan_u64(f, &n);
+  if (!f->to) {
+    if (n > (uint64_t)(f->end - f->at)) f->failed = true;
+    if (f->failed) return;
+    *text = insitu__mem_text(f->at, n);
+    f->no_memory |= !*text;
+    f->failed |= !*text;
+    f->at += f->failed ? 0 : n;
+  } else insitu__scan_bytes(f, *text, n);
+}
+
+static void insitu__scan_sum(struct insitu__scan_file *f, struct insitu__moments_sum *s) {
+  if (f->to) insitu__moments_carry(s);
+  insitu__scan_bytes(f, s->limb, sizeof s->limb);
+}
+
+static void insitu__scan_cell(struct insitu__scan_file *f, struct insitu__moments *m) {
+  uint64_t huge = m->huge, page = 0;
+  insitu__scan_u64(f, &m->count);
+  insitu__scan_u64(f, &m->missing);
+  insitu__scan_u64(f, &m->sketched);
+  insitu__scan_u64(f, &huge);
+  m->huge = huge != 0;
+  insitu__scan_bytes(f, &m->least, sizeof m->least);
+  insitu__scan_bytes(f, &m->most, sizeof m->most);
+  insitu__scan_sum(f, &m->sum);
+  insitu__scan_sum(f, &m->squares);
+  insitu__scan_sum(f, &m->spread);
+  for (;; page++) { /* the numbers of its pages, ascending, and behind them the last one */
+    while (f->to && page < INSITU__MOMENTS_PAGES && !m->page[page]) page++;
+    insitu__scan_u64(f, &page);
+    if (f->failed || page >= INSITU__MOMENTS_PAGES) return;
+    uint64_t *bins = insitu__moments_page(m, (uint32_t)page);
+    f->no_memory |= !bins;
+    f->failed |= !bins;
+    if (bins) insitu__scan_bytes(f, bins, INSITU__MOMENTS_BINS * sizeof *bins);
+  }
+}
+
+/* Sets, and their cells. */
+static void insitu__scan_sets(struct insitu__scan_file *f, struct insitu__scan_state *s) {
+  uint64_t n = INSITU__ARRAY_LEN(s->set);
+  insitu__scan_u64(f, &n);
+  for (uint64_t i = 0; !f->failed && i < n; i++) {
+    char *label = f->to ? s->set[i].label : NULL;
+    uint64_t lag = f->to ? s->set[i].lag : 0, cells = f->to ? s->set[i].n_cells : 0;
+    insitu__scan_text(f, &label);
+    insitu__scan_u64(f, &lag);
+    insitu__scan_u64(f, &cells);
+    if (!f->to && !f->failed) {
+      /* a cell has more bytes in the file than here but for its pages */
+      if (cells > (uint64_t)(f->end - f->at) / sizeof(struct insitu__moments_sum)) f->failed = true;
+      else if (!insitu__scan_add_set(s, label, lag, cells)) f->failed = f->no_memory = true;
+    }
+    for (uint64_t k = 0; !f->failed && k < cells; k++) insitu__scan_cell(f, &s->set[i].cell[k]);
+    if (!f->to) insitu__mem_free(label);
+  }
+}
+
+/* Reads or writes a part. */
+static void insitu__scan_part(struct insitu__scan_file *f, struct insitu__scan_state *s) {
+  uint64_t n = INSITU__ARRAY_LEN(s->arrays);
+  insitu__scan_text(f, &s->head);
+  uint64_t *numbers[] = {&s->rank, &s->world, &s->batches, &s->behind};
+  for (int i = 0; i < 4; i++) insitu__scan_u64(f, numbers[i]);
+  insitu__scan_bytes(f, s->from.bytes, sizeof s->from.bytes);
+  insitu__scan_u64(f, &n);
+  for (uint64_t i = 0; !f->failed && i < n; i++) {
+    char *path = f->to ? s->arrays[i] : NULL;
+    insitu__scan_text(f, &path);
+    if (!f->to && !f->failed && !INSITU__ARRAY_PUSH(s->arrays, path)) {
+      insitu__mem_free(path);
+      f->failed = f->no_memory = true;
+    }
+  }
+  insitu__scan_sets(f, s);
+
+  n = INSITU__ARRAY_LEN(s->note);
+  insitu__scan_u64(f, &n);
+  for (uint64_t i = 0; !f->failed && i < n; i++) {
+    struct insitu__scan_note note = {0};
+    if (f->to) note = s->note[i];
+    insitu__scan_bytes(f, &note, sizeof note);
+    if (!f->to && !f->failed && !INSITU__ARRAY_PUSH(s->note, note)) f->failed = f->no_memory = true;
+  }
+  n = INSITU__ARRAY_LEN(s->hole);
+  insitu__scan_u64(f, &n);
+  for (uint64_t i = 0; !f->failed && i < n; i++) {
+    struct insitu__scan_hole hole = {0};
+    if (f->to) hole = s->hole[i];
+    insitu__scan_bytes(f, &hole, sizeof hole);
+    if (hole.array >= INSITU__ARRAY_LEN(s->arrays)) f->failed = true;
+    if (!f->to && !f->failed && !INSITU__ARRAY_PUSH(s->hole, hole)) f->failed = f->no_memory = true;
+  }
+}
+
+/* Writes a part to a file. */
+static insitu_status insitu__scan_save(
+    struct insitu__scan_state *s, const char *path, insitu_error *err) {
+  struct insitu__text_buffer b = {.limit = INSITU__SCAN_MAX_PART};
+  struct insitu__scan_file f = {.to = &b};
+  uint64_t magic = INSITU__SCAN_MAGIC;
+  insitu_status status;
+  insitu__scan_settle(s);
+  insitu__scan_u64(&f, &magic);
+  insitu__scan_part(&f, s);
+  uint64_t check = b.failed ? 0 : insitu__comp_crc32c(b.text, b.n);
+  insitu__scan_u64(&f, &check);
+  if (f.failed)
+    status = insitu__error_set(err, INSITU_E_NOMEM,
+        "scan: its state has more than 1 GiB, or memory is short; scan fewer variables, indexes of "
+        "dim or lags at once");
+  else status = insitu__public_write_file("scan", path, b.text, b.n, err);
+  insitu__text_buffer_free(&b);
+  return status;
+}
+
+/* Reads a part from n bytes. `name` stands in messages. */
+static insitu_status insitu__scan_parse(struct insitu__scan_state *s, const char *name,
+    const char *text, uint64_t n, insitu_error *err) {
+  uint64_t magic = 0, check = 0;
+  struct insitu__scan_file f = {.at = text, .end = text + n};
+  insitu__scan_u64(&f, &magic);
+  if (f.failed || magic != INSITU__SCAN_MAGIC)
+    return insitu__error_set(err, INSITU_E_FORMAT,
+        "scan, part %s: it is no part of a scan; give what insitu_scan wrote with world > 1", name);
+  insitu__scan_part(&f, s);
+  uint64_t got = (uint64_t)(f.at - text);
+  insitu__scan_u64(&f, &check);
+  if (!f.failed && f.at == f.end && check == insitu__comp_crc32c(text, got)) return INSITU_OK;
+  insitu__scan_state_free(s);
+  if (f.no_memory)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "scan, part %s: no memory; give the process more memory", name);
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "scan, part %s: it is damaged; remove it, and scan that part again", name);
+}
+
+/* Reads a whole file; INSITU_E_NOTFOUND: there is none. The caller frees *text. */
+static insitu_status insitu__scan_read_file(
+    const char *path, const char *name, char **text, uint64_t *n, insitu_error *err) {
+  FILE *f = fopen(path, "re");
+  struct insitu__text_buffer b = {.limit = INSITU__SCAN_MAX_PART};
+  int error = f ? 0 : errno;
+  bool ok = f != NULL;
+  while (ok && insitu__text_buffer_reserve(&b, 1 << 20)) {
+    uint64_t got = fread(b.text + b.n, 1, 1 << 20, f);
+    b.n += got;
+    if (got < 1 << 20) break;
+  }
+  if (f && ferror(f)) error = errno ? errno : EIO;
+  if (f) fclose(f);
+  if (!error && !b.failed) {
+    *text = b.text;
+    *n = b.n;
+    return INSITU_OK;
+  }
+  bool memory = b.failed;
+  insitu__text_buffer_free(&b);
+  if (memory && !error)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "scan, file %s: it has more than 1 GiB, or memory is short; check the path", name);
+  insitu__error_errno(err, error);
+  return insitu__error_set(err, error == ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO,
+      "scan, file %s: %m; check the path", name);
+}
+
+/* Reads a part; INSITU_E_NOTFOUND: there is no such file. */
+static insitu_status insitu__scan_load(
+    struct insitu__scan_state *s, const char *path, insitu_error *err) {
+  char name[400], *text = NULL;
+  uint64_t n = 0;
+  insitu__text_redact(path, name, sizeof name);
+  insitu_status status = insitu__scan_read_file(path, name, &text, &n, err);
+  if (!status) status = insitu__scan_parse(s, name, text, n, err);
+  insitu__mem_free(text);
+  return status;
+}
+
+/* ---- the file of statistics ---- */
+
+static const double insitu__scan_shares[] = {
+    0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999};
+enum { INSITU__SCAN_SHARES = INSITU__BASE_COUNT(insitu__scan_shares) };
+
+/* Numbers of each cell of a set: what the k-th list of them holds. */
+static void insitu__scan_print_number(
+    struct insitu__text_buffer *b, const struct insitu__moments *m, int k) {
+  double deviation, mean = insitu__moments_mean(m, &deviation);
+  const double real[] = {mean, deviation, m->least, m->most};
+  if (k == 0) insitu__text_buffer_printf(b, "%" PRIu64, m->count);
+  else if (k == 1) insitu__text_buffer_printf(b, "%" PRIu64, m->missing);
+  else if (!m->count) insitu__text_buffer_printf(b, "null");
+  else insitu__text_buffer_double(b, real[k - 2]);
+}
+
+static void insitu__scan_print_set(
+    struct insitu__text_buffer *b, const struct insitu__scan_set *set) {
+  static const char *const names[] = {"count", "missing", "mean", "std", "min", "max"};
+  insitu__text_buffer_printf(b, "{\"variable\": ");
+  insitu__text_buffer_json_string(b, set->label);
+  insitu__text_buffer_printf(b, ", \"lag\": %" PRIu64, set->lag);
+  for (int k = 0; k < (int)INSITU__BASE_COUNT(names); k++) {
+    insitu__text_buffer_printf(b, ",\n   \"%s\": [", names[k]);
+    for (uint64_t c = 0; c < set->n_cells; c++) {
+      insitu__text_buffer_printf(b, "%s", c ? ", " : "");
+      insitu__scan_print_number(b, &set->cell[c], k);
+    }
+    insitu__text_buffer_printf(b, "]");
+  }
+  insitu__text_buffer_printf(b, ",\n   \"quantiles\": [");
+  for (uint64_t c = 0; c < set->n_cells; c++) {
+    insitu__text_buffer_printf(b, "%s[", c ? ", " : "");
+    for (int i = 0; set->cell[c].count && i < INSITU__SCAN_SHARES; i++) {
+      insitu__text_buffer_printf(b, "%s", i ? ", " : "");
+      insitu__text_buffer_double(
+          b, insitu__moments_quantile(&set->cell[c], insitu__scan_shares[i]));
+    }
+    insitu__text_buffer_printf(b, "]");
+  }
+  insitu__text_buffer_printf(b, "]}");
+}
+
+/* Samples with missing elements: runs of them with one share. */
+static void insitu__scan_print_notes(
+    struct insitu__text_buffer *b, const struct insitu__scan_state *s) {
+  uint64_t n = INSITU__ARRAY_LEN(s->note), shown = 0;
+  insitu__text_buffer_printf(b, ",\n \"missing\": [");
+  for (uint64_t i = 0, end; i < n; i = end) {
+    const struct insitu__scan_note *a = &s->note[i], *c = a;
+    for (end = i + 1; end < n; end++) {
+      c = &s->note[end];
+      if (c->index != c[-1].index + 1) break;
+      if (c->missing != a->missing || c->elements != a->elements) break;
+    }
+    if (!a->missing) continue;
+    insitu__text_buffer_printf(b, "%s{\"start\": %" PRId64 ", \"stop\": %" PRId64 ", \"share\": ",
+        shown++ ? ",\n   " : "\n   ", a->index, s->note[end - 1].index + 1);
+    insitu__text_buffer_double(b, (double)a->missing / (double)a->elements);
+    insitu__text_buffer_printf(b, "}");
+  }
+  insitu__text_buffer_printf(b, "]");
+}
+
+/* Chunks that are absent or bad: those of one array and samples together. */
+static void insitu__scan_print_holes(
+    struct insitu__text_buffer *b, const struct insitu__scan_state *s) {
+  uint64_t n = INSITU__ARRAY_LEN(s->hole);
+  insitu__text_buffer_printf(b, ",\n \"chunks\": [");
+  for (uint64_t i = 0, end; i < n; i = end) {
+    const struct insitu__scan_hole *a = &s->hole[i];
+    uint64_t bad = 0;
+    for (end = i; end < n; end++) {
+      if (s->hole[end].array != a->array || s->hole[end].start != a->start) break;
+      bad += s->hole[end].bad;
+    }
+    insitu__text_buffer_printf(b, "%s{\"array\": ", i ? ",\n   " : "\n   ");
+    insitu__text_buffer_json_string(b, s->arrays[a->array]);
+    insitu__text_buffer_printf(b,
+        ", \"start\": %" PRId64 ", \"stop\": %" PRId64 ", \"absent\": %" PRIu64
+        ", \"bad\": %" PRIu64 "}",
+        a->start, a->stop, end - i - bad, bad);
+  }
+  insitu__text_buffer_printf(b, "]");
+}
+
+/* Writes the file. */
+static insitu_status insitu__scan_write(
+    struct insitu__scan_state *s, const char *path, insitu_error *err) {
+  struct insitu__text_buffer b = {0};
+  insitu_status status;
+  insitu__scan_settle(s);
+  insitu__text_buffer_printf(&b, "%s,\n \"shares\": [", s->head);
+  for (int i = 0; i < INSITU__SCAN_SHARES; i++) {
+    insitu__text_buffer_printf(&b, "%s", i ? ", " : "");
+    insitu__text_buffer_double(&b, insitu__scan_shares[i]);
+  }
+  insitu__text_buffer_printf(&b, "],\n \"statistics\": [");
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->set); i++) {
+    insitu__text_buffer_printf(&b, "%s", i ? ",\n  " : "\n  ");
+    insitu__scan_print_set(&b, &s->set[i]);
+  }
+  insitu__text_buffer_printf(&b, "]");
+  insitu__scan_print_notes(&b, s);
+  insitu__scan_print_holes(&b, s);
+  insitu__text_buffer_printf(&b, "}\n");
+  if (b.failed)
+    status = insitu__error_set(err, INSITU_E_NOMEM,
+        "scan: the file has more than 64 MiB, or memory is short; scan fewer variables at once");
+  else status = insitu__public_write_file("scan", path, b.text, b.n, err);
+  insitu__text_buffer_free(&b);
+  return status;
+}
+
+/* ---- the threads ---- */
+
+/* Notes a failure: the first one counts. Under the lock. */
+static void insitu__scan_fail(
+    struct insitu__scan *run, insitu_status status, const insitu_error *err) {
+  run->ended = true;
+  if (run->status) return;
+  run->status = status;
+  run->err = *err;
+}
+
+/* Writes a checkpoint: no batch is on its way. The caller has `take`. */
+static void insitu__scan_checkpoint(struct insitu__scan *run) {
+  char path[INSITU__MAX_KEY + 16];
+  insitu_error err = {0};
+  pthread_mutex_lock(&run->lock);
+  while (run->working) pthread_cond_wait(&run->news, &run->lock);
+  struct insitu__scan_state *s = &run->state;
+  if (!run->status && run->next > s->batches) {
+    s->batches = run->next;
+    if (run->next - run->begun > run->back) {
+      s->behind = run->next - run->back;
+      s->from = run->slot[(s->behind - 1) % run->n_slots].batch->after;
+    }
+    snprintf(path, sizeof path, "%s.part", run->desc->path);
+    pthread_mutex_lock(&run->hole_lock);
+    insitu_status status = insitu__scan_save(s, path, &err);
+    pthread_mutex_unlock(&run->hole_lock);
+    if (status) insitu__scan_fail(run, status, &err);
+  }
+  run->saved = insitu__base_now();
+  pthread_mutex_unlock(&run->lock);
+}
+
+/* Takes the next batch; false: there is none. */
+static bool insitu__scan_take(struct insitu__scan *run, uint64_t *number) {
+  insitu_error err = {0};
+  insitu_batch *batch = NULL;
+  double every = run->desc->checkpoint_s > 0 ? run->desc->checkpoint_s : 30;
+  if ((double)(insitu__base_now() - run->saved) > every * 1e9) insitu__scan_checkpoint(run);
+  pthread_mutex_lock(&run->lock);
+  while (run->next - run->free >= run->n_slots) pthread_cond_wait(&run->news, &run->lock);
+  bool go = !run->ended;
+  uint64_t rows = run->rows;
+  pthread_mutex_unlock(&run->lock);
+
+  insitu_status status = INSITU_OK;
+  if (go && run->desc->progress && run->desc->progress(run->desc->user, rows, run->total))
+    status = INSITU_CANCELLED;
+  if (go && !status) status = insitu_iter_next(run->iter, INSITU_FOREVER, &batch, &err);
+  if (!go) return false;
+  pthread_mutex_lock(&run->lock);
+  if (status == INSITU_END) run->ended = true;
+  else if (status) insitu__scan_fail(run, status, &err);
+  else {
+    *number = run->next++;
+    run->slot[*number % run->n_slots] = (struct insitu__scan_slot){.batch = batch};
+    run->working++;
+  }
+  pthread_mutex_unlock(&run->lock);
+  return !status;
+}
+
+/* Notes that a batch is done, and releases those that no other one needs. */
+static void insitu__scan_done(struct insitu__scan *run, uint64_t number, bool ok) {
+  insitu_error err = {0};
+  pthread_mutex_lock(&run->lock);
+  if (!ok) {
+    insitu__error_set(&err, INSITU_E_NOMEM,
+        "scan: no memory for sums and sketches; give the process more memory");
+    insitu__scan_fail(run, INSITU_E_NOMEM, &err);
+  } else if (run->pages > run->room) {
+    insitu__error_set(&err, INSITU_E_BUDGET,
+        "scan: sums and sketches take more than a quarter of memory_budget; raise it, or scan "
+        "fewer variables, indexes of dim or lags at once");
+    insitu__scan_fail(run, INSITU_E_BUDGET, &err);
+  }
+  struct insitu__scan_slot *slot = &run->slot[number % run->n_slots];
+  slot->done = true;
+  run->rows += slot->batch->rows;
+  run->working--;
+  while (run->low < run->next && run->slot[run->low % run->n_slots].done) run->low++;
+  /* one more than differences need: a checkpoint has its state */
+  for (; run->free + run->back + 1 < run->low; run->free++)
+    insitu_batch_release(&run->slot[run->free % run->n_slots].batch);
+  pthread_cond_broadcast(&run->news);
+  pthread_mutex_unlock(&run->lock);
+}
+
+static void *insitu__scan_main(void *arg) {
+  struct insitu__scan *run = arg;
+  insitu_error err = {0};
+  uint64_t number = 0;
+  struct insitu__moments_block *block = insitu__mem_alloc(1, sizeof *block);
+  insitu__base_float();
+  if (!block) {
+    insitu__error_set(&err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
+    pthread_mutex_lock(&run->lock);
+    insitu__scan_fail(run, INSITU_E_NOMEM, &err);
+    pthread_mutex_unlock(&run->lock);
+    return NULL;
+  }
+  for (;;) {
+    pthread_mutex_lock(&run->take);
+    bool some = insitu__scan_take(run, &number);
+    pthread_mutex_unlock(&run->take);
+    if (!some) break;
+    insitu__scan_done(run, number, insitu__scan_batch(run, number, block));
+  }
+  insitu__mem_free(block);
+  return NULL;
+}
+
+/* Reads all batches: the caller's thread is one of those that do. */
+static insitu_status insitu__scan_read(struct insitu__scan *run, insitu_error *err) {
+  pthread_t thread[INSITU__SCAN_THREADS];
+  uint64_t n = 0;
+  run->slot = insitu__mem_alloc(run->n_slots, sizeof *run->slot);
+  if (!run->slot)
+    return insitu__error_set(err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
+  run->saved = insitu__base_now();
+  /* fewer threads are slower, and no error */
+  while (n + 1 < run->threads &&
+         !insitu__ring_thread(&thread[n], "insitu scan", insitu__scan_main, run))
+    n++;
+  insitu__scan_main(run);
+  while (n) pthread_join(thread[--n], NULL);
+  for (; run->free < run->next; run->free++)
+    insitu_batch_release(&run->slot[run->free % run->n_slots].batch);
+  insitu__mem_free(run->slot);
+  if (run->status) {
+    if (err) *err = run->err;
+    return run->status;
+  }
+  if (run->desc->progress) run->desc->progress(run->desc->user, run->rows, run->total);
+  run->state.batches = UINT64_MAX;
+  return INSITU_OK;
+}
+
+/* ---- what is read ---- */
+
+/* A chunk could not be read, and was filled: the loader tells. [reactor thread] */
+static void insitu__scan_hole_found(void *user, const struct insitu__geometry_array *a,
+    uint64_t chunk, uint64_t field, bool absent) {
+  struct insitu__scan *run = user;
+  uint64_t place[INSITU__MAX_AXES], rows = a->drawn[a->along].rows;
+  insitu__geometry_chunk_place(a, chunk, place);
+  struct insitu__scan_hole hole = {.array = (uint64_t)(a - run->loader->geometry.arrays),
+      .field = insitu__order_mix(field) ^ chunk,
+      .bad = !absent,
+      .start = (int64_t)(place[a->along] * rows),
+      .stop = (int64_t)insitu__base_min((place[a->along] + 1) * rows, a->samples)};
+  pthread_mutex_lock(&run->hole_lock);
+  bool ok = INSITU__ARRAY_PUSH(run->state.hole, hole);
+  pthread_mutex_unlock(&run->hole_lock);
+  if (ok) return;
+  insitu_error err = {0};
+  insitu__error_set(&err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
+  pthread_mutex_lock(&run->lock);
+  insitu__scan_fail(run, INSITU_E_NOMEM, &err);
+  pthread_mutex_unlock(&run->lock);
+}
+
+static bool insitu__scan_same_text(const char *a, const char *b) {
+  return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* Whether two variables show the same elements of a sample. */
+static bool insitu__scan_same(const insitu_variable *a, const insitu_variable *b) {
+  if (strcmp(insitu__geometry_path(a), insitu__geometry_path(b)) || a->decode != b->decode ||
+      a->map != b->map || a->rate != b->rate || a->n_slices != b->n_slices ||
+      a->n_ops != b->n_ops || !insitu__scan_same_text(a->select, b->select))
+    return false;
+  for (uint64_t k = 0; k < a->n_slices; k++) {
+    const insitu_slice *x = &a->slices[k], *y = &b->slices[k];
+    if (!insitu__scan_same_text(x->dim, y->dim) || x->axis != y->axis || x->start != y->start ||
+        x->stop != y->stop)
+      return false;
+  }
+  struct insitu__text_buffer p = {0}, q = {0};
+  insitu__stats_ops(&p, a->ops, a->n_ops);
+  insitu__stats_ops(&q, b->ops, b->n_ops);
+  bool same = !p.failed && !q.failed && strcmp(p.text, q.text) == 0;
+  insitu__text_buffer_free(&p);
+  insitu__text_buffer_free(&q);
+  return same;
+}
+
+/* The variables that are scanned: each that shows other elements. `out` has room for all. */
+static uint64_t insitu__scan_variables(const insitu_loader_desc *from, insitu_variable *out) {
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < from->n_variables; i++) {
+    insitu_variable v = from->variables[i];
+    uint64_t k = 0;
+    if (v.fixed) continue;
+    v.label = insitu__geometry_label(&v);
+    v.path = insitu__geometry_path(&v);
+    v.offset = 0;
+    v.steps = NULL;
+    v.n_steps = v.halo = 0;
+    v.into = v.mask = NULL;
+    v.place = INSITU_HOST;
+    v.device = 0;
+    v.n_ops = insitu__stats_before(&v);
+    while (k < n && !insitu__scan_same(&v, &out[k])) k++;
+    if (k == n) out[n++] = v;
+  }
+  return n;
+}
+
+/* The type in which a variable's elements are scanned: float32 where that has all their values. */
+static int32_t insitu__scan_dtype(const insitu_variable *v, int32_t stored) {
+  int32_t as = v->dtype != INSITU_AS_STORED ? v->dtype : v->decode ? INSITU_F64 : stored;
+  bool narrow = insitu__dtype_size(as) <= 2 || as == INSITU_F32;
+  return narrow ? INSITU_F32 : INSITU_F64;
+}
+
+/* Writes what is known of a variable before it is read, and adds its sets. */
+static bool insitu__scan_head_variable(
+    struct insitu__scan *run, const insitu_loader *ld, uint64_t i, struct insitu__text_buffer *b) {
+  const struct insitu__geometry_variable *v = &ld->geometry.variables[i];
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[v->array];
+  const insitu_variable *given = &ld->config.variables[i];
+  const struct insitu__zarr_array *z = &a->zarr;
+  unsigned axis = insitu__stats_axis(z, run->desc->dim);
+  struct insitu__text_json j = {0};
+  char units[200] = "";
+  if (a->drawn_mask >> axis & 1) axis = z->ndim;
+  if (z->attributes &&
+      insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), "attributes", NULL) == 0)
+    insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "units"), units, sizeof units);
+  insitu__text_json_free(&j);
+
+  insitu__text_buffer_printf(b, "%s{\"label\": ", i ? ",\n  " : "\n  ");
+  insitu__text_buffer_json_string(b, v->label);
+  insitu__text_buffer_printf(b, ", \"path\": ");
+  insitu__text_buffer_json_string(b, z->path);
+  insitu__text_buffer_printf(b, ", \"stored\": \"%s\", \"units\": ", insitu__dtype_name(z->dtype));
+  insitu__text_buffer_json_string(b, units);
+  insitu__text_buffer_printf(b,
+      ", \"decode\": \"%s\",\n   \"selection\": \"%016" PRIx64 "\", \"ops\": ",
+      given->decode ? "cf" : "none",
+      insitu__stats_selection(
+          z, v->axis, a->drawn_mask | (axis < z->ndim ? UINT32_C(1) << axis : 0)));
+  insitu__stats_ops(b, given->ops, given->n_ops);
+  insitu__text_buffer_printf(b, ", \"shape\": ["); /* 0: an axis of samples, which may grow */
+  for (unsigned d = 0; d < z->ndim; d++)
+    insitu__text_buffer_printf(
+        b, "%s%" PRIu64, d ? ", " : "", a->drawn_mask >> d & 1 ? 0 : z->shape[d]);
+  insitu__text_buffer_printf(b, "]");
+  uint64_t cells = 1;
+  if (axis < z->ndim) {
+    cells = v->axis[axis].n;
+    insitu__text_buffer_printf(b, ",\n   \"axis\": ");
+    insitu__text_buffer_json_string(b, run->desc->dim);
+    insitu__text_buffer_printf(b, ", \"indexes\": [");
+    uint64_t shown = 0;
+    for (uint64_t r = 0; r < INSITU__ARRAY_LEN(v->axis[axis].run); r++)
+      for (uint64_t k = 0; k < v->axis[axis].run[r].n; k++)
+        insitu__text_buffer_printf(b, "%s%" PRId64, shown++ ? ", " : "",
+            v->axis[axis].run[r].first + (int64_t)k * v->axis[axis].run[r].stride);
+    insitu__text_buffer_printf(b, "]");
+  }
+  insitu__text_buffer_printf(b, "}");
+
+  bool ok = true;
+  for (uint64_t k = 0; ok && k <= run->desc->n_lags; k++) {
+    ok = insitu__scan_add_set(&run->state, v->label, k ? run->desc->lags[k - 1] : 0, cells);
+    if (!ok) break;
+    struct insitu__scan_set *set = &run->state.set[INSITU__ARRAY_LEN(run->state.set) - 1];
+    set->output = v->output;
+    set->outer = set->inner = 1;
+    for (unsigned d = 0; d < z->ndim; d++)
+      if (!(a->drawn_mask >> d & 1) && d != axis)
+        *(d < axis && axis < z->ndim ? &set->outer : &set->inner) *= v->axis[d].n;
+  }
+  return ok;
+}
+
+/* Writes what is read, as the beginning of the file, and adds all sets. */
+static bool insitu__scan_head(struct insitu__scan *run, const insitu_loader *ld) {
+  const struct insitu__geometry *g = &ld->geometry;
+  const struct insitu__split_part *p = &ld->split.part[run->desc->split];
+  const struct insitu__geometry_interval *range = p->line[g->along].segments;
+  const struct insitu__geometry_array *first = &g->arrays[0];
+  const char *dim = first->zarr.dim[first->axis];
+  struct insitu__text_buffer b = {0};
+  bool ok = true;
+  insitu__text_buffer_printf(&b, "{\"insitu_scan\": 1,\n \"source\": {\"url\": ");
+  insitu__text_buffer_json_string(&b, ld->config.url);
+  insitu__text_buffer_printf(&b, ", \"samples\": %" PRIu64 ", \"axis\": ", g->samples);
+  insitu__text_buffer_json_string(&b, dim ? dim : "");
+  insitu__text_buffer_printf(&b,
+      "},\n \"split\": {\"name\": \"%s\", \"hash\": \"%016" PRIx64 "\", \"samples\": %" PRIu64
+      ", \"ranges\": [",
+      insitu__split_names[run->desc->split], p->hash, p->anchors);
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(range); i++)
+    insitu__text_buffer_printf(
+        &b, "%s[%" PRId64 ", %" PRId64 "]", i ? ", " : "", range[i].lo, range[i].hi);
+  insitu__text_buffer_printf(&b, "]},\n \"lags\": [");
+  for (uint64_t i = 0; i < run->desc->n_lags; i++)
+    insitu__text_buffer_printf(&b, "%s%" PRIu64, i ? ", " : "", run->desc->lags[i]);
+  insitu__text_buffer_printf(&b, "],\n \"variables\": [");
+  for (uint64_t i = 0; ok && i < g->n_variables; i++)
+    ok = insitu__scan_head_variable(run, ld, i, &b);
+  insitu__text_buffer_printf(&b, "]");
+  for (uint64_t i = 0; ok && i < g->n_arrays; i++)
+    ok = insitu__array_push_text(&run->state.arrays, g->arrays[i].zarr.path);
+  ok = ok && !b.failed;
+  if (ok) run->state.head = b.text;
+  else insitu__text_buffer_free(&b);
+  return ok;
+}
+
+/* Anchors of a unit. */
+static uint64_t insitu__scan_unit_size(
+    const struct insitu__split_part *p, const struct insitu__split_unit *u) {
+  uint64_t n = p->list.n_axes ? u->count : 1;
+  for (unsigned k = p->list.n_axes; k < p->n_lines; k++) n *= u->n[k];
+  return n;
+}
+
+/* The samples of this rank, and before them those that differences reach back to: a growing array
+ * of n_axes indexes each. *n: of this rank. */
+static int64_t *insitu__scan_samples(
+    struct insitu__scan *run, const insitu_loader *ld, uint64_t *n) {
+  const struct insitu__split_part *p = &ld->split.part[run->desc->split];
+  uint64_t rank = run->state.rank, world = run->state.world, at = 0, most = 0;
+  uint64_t each = p->anchors / world, more = p->anchors % world;
+  uint64_t lo = rank * each + insitu__base_min(rank, more), hi = lo + each + (rank < more);
+  unsigned axes = ld->geometry.n_drawn;
+  int64_t *list = NULL, anchor[INSITU__MAX_AXES], begin = 0;
+  bool ok = true;
+  for (uint64_t i = 0; i < run->desc->n_lags; i++)
+    most = insitu__base_max(most, run->desc->lags[i]);
+
+  for (int pass = 0; pass < 2 && ok; pass++) { /* first where this rank begins */
+    at = 0;
+    for (uint64_t u = 0; ok && u < p->units && at < hi; u++) {
+      struct insitu__split_unit unit;
+      insitu__split_unit_at(p, false, u, &unit);
+      uint64_t size = insitu__scan_unit_size(p, &unit);
+      for (uint64_t k = 0; ok && k < size && at < hi; k++, at++) {
+        insitu__split_anchor(p, &unit, k, anchor);
+        if (!pass && at == lo) begin = anchor[ld->geometry.along];
+        bool near = run->ordered && anchor[0] + (int64_t)most >= begin;
+        if (pass && (at >= lo || (near && most)))
+          for (unsigned d = 0; ok && d < axes; d++) ok = INSITU__ARRAY_PUSH(list, anchor[d]);
+      }
+    }
+  }
+  *n = hi - lo;
+  run->first = begin;
+  if (ok && list) return list;
+  INSITU__ARRAY_FREE(list);
+  return NULL;
+}
+
+/* Refuses what cannot be scanned. */
+static insitu_status insitu__scan_check(const insitu_scan_desc *desc, insitu_error *err) {
+  if (desc->api != INSITU_API) return insitu__error_api(err, "scan", desc->api);
+  if (!desc->loader || !desc->path || !*desc->path || strlen(desc->path) > INSITU__MAX_KEY)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "scan: loader is NULL, or path is empty or longer than %d bytes; give both",
+        INSITU__MAX_KEY);
+  if (desc->split < INSITU_TRAIN || desc->split > INSITU_ALL)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "scan: split %d is none of INSITU_TRAIN to INSITU_ALL; correct it", desc->split);
+  if (desc->n_lags > INSITU__SCAN_LAGS || (desc->n_lags && !desc->lags))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "scan: lags is NULL, or n_lags over %d; correct them", INSITU__SCAN_LAGS);
+  for (uint64_t i = 0; i < desc->n_lags; i++)
+    if (!desc->lags[i] || desc->lags[i] > INSITU__MAX_HELD / 2)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "scan: lag %" PRIu64 " is 0 or over %u samples; give another", desc->lags[i],
+          INSITU__MAX_HELD / 2);
+  for (uint64_t i = 0; i < desc->loader->n_axes; i++)
+    if (desc->loader->axes && desc->loader->axes[i].patch)
+      return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+          "scan: axis %" PRIu64 " has a patch; scan whole samples, without patches", i);
+  if (desc->n_lags && desc->loader->n_axes > 1)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "scan: differences need a single sample axis, and there are %" PRIu64 "; leave lags out",
+        desc->loader->n_axes);
+  return INSITU_OK;
+}
+
+/* What another process, or an earlier one, has of the scan: goes on from there. */
+static insitu_status insitu__scan_resume(struct insitu__scan *run, insitu_error *err) {
+  char path[INSITU__MAX_KEY + 16], name[400];
+  struct insitu__scan_state old = {0}, *s = &run->state;
+  insitu_error why = {0};
+  snprintf(path, sizeof path, "%s.part", run->desc->path);
+  insitu__text_redact(path, name, sizeof name);
+  insitu_status status = insitu__scan_load(&old, path, &why);
+  if (status == INSITU_E_NOTFOUND) return INSITU_OK;
+  if (status) {
+    insitu__error_copy(err, &why);
+    return status;
+  }
+  bool same = strcmp(old.head, s->head) == 0 && old.rank == s->rank && old.world == s->world &&
+              INSITU__ARRAY_LEN(old.set) == INSITU__ARRAY_LEN(s->set);
+  if (!same) {
+    insitu__scan_state_free(&old);
+    return insitu__error_set(err, INSITU_E_STATE,
+        "scan, checkpoint %s: it is of another scan; remove it, or write to another path", name);
+  }
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->set); i++) {
+    old.set[i].output = s->set[i].output;
+    old.set[i].outer = s->set[i].outer;
+    old.set[i].inner = s->set[i].inner;
+    for (uint64_t k = 0; k < old.set[i].n_cells; k++) run->pages += old.set[i].cell[k].pages;
+  }
+  insitu__scan_state_free(s);
+  *s = old;
+  return INSITU_OK;
+}
+
+/* Opens what is read: the desc was narrowed. */
+static insitu_status insitu__scan_iterate(
+    struct insitu__scan *run, insitu_loader_desc *d, int32_t split, insitu_error *err) {
+  uint64_t most = 0;
+  insitu_iter_desc pass = {.api = INSITU_API, .split = split, .order = INSITU_SEQUENTIAL};
+  insitu_status status = insitu_loader_open(d, &run->loader, err);
+  if (status) return status;
+  for (uint64_t i = 0; i < run->desc->n_lags; i++)
+    most = insitu__base_max(most, run->desc->lags[i]);
+  run->back = insitu__base_ceil_div(most, d->batch_size);
+  run->threads = insitu__base_min(run->loader->config.decode_threads, INSITU__SCAN_THREADS);
+  if (d->inline_io) run->threads = 1;
+  run->n_slots = run->threads + run->back + 2;
+  pass.max_held = (uint32_t)run->n_slots;
+  run->loader->hole = insitu__scan_hole_found;
+  run->loader->hole_user = run;
+  status = insitu__scan_resume(run, err);
+  if (!status) status = insitu_iter_open(run->loader, &pass, &run->iter, err);
+  if (!status && run->state.behind) status = insitu_iter_restore(run->iter, &run->state.from, err);
+  run->begun = run->next = run->low = run->free = run->state.behind;
+  run->rows = insitu__base_min(run->total, run->begun * d->batch_size);
+  if (!status && run->state.batches != UINT64_MAX) status = insitu__scan_read(run, err);
+  return status;
+}
+
+/* Opens the loader without reading, to learn what there is, and then the one that reads. */
+static insitu_status insitu__scan_open(
+    struct insitu__scan *run, insitu_variable *variables, insitu_error *err) {
+  insitu_loader_desc d = *run->desc->loader;
+  insitu_loader *ld = NULL;
+  int64_t *samples = NULL;
+  int32_t split = run->desc->split;
+  d.variables = variables;
+  d.n_variables = insitu__scan_variables(run->desc->loader, variables);
+  d.unit_chunks = d.block_chunks = d.lanes = 0;
+  d.coordinates = d.check = d.rank = d.world = 0;
+  d.stats = NULL;
+  d.plan_only = 1;
+  if (!d.on_absent_chunk) d.on_absent_chunk = INSITU_FILL;
+  run->state.world = (uint64_t)(run->desc->loader->world ? run->desc->loader->world : 1);
+  run->state.rank = (uint64_t)run->desc->loader->rank;
+  run->ordered = d.n_axes <= 1;
+
+  insitu_status status = insitu_loader_open(&d, &ld, err);
+  if (!status && !ld->geometry.n_variables)
+    status = insitu__error_set(err, INSITU_E_ARG, "scan: there are no variables; give some");
+  if (!status && !ld->split.part[split].anchors)
+    status = insitu__error_set(err, INSITU_E_SPLIT, "scan: split %s has no samples; give it some",
+        insitu__split_names[split]);
+  if (!status && run->state.rank >= run->state.world)
+    status = insitu__error_set(err, INSITU_E_ARG, "scan: no such rank; give 0 <= rank < world");
+  for (uint64_t i = 0; !status && i < d.n_variables; i++) {
+    int32_t stored = ld->geometry.arrays[ld->geometry.variables[i].array].zarr.dtype;
+    if (insitu__dtype_is_complex(stored))
+      status = insitu__error_set(err, INSITU_E_DTYPE,
+          "scan, variable %s: complex numbers have no order; leave it out", variables[i].label);
+    variables[i].dtype = insitu__scan_dtype(&variables[i], stored);
+  }
+  if (!status && !insitu__scan_head(run, ld))
+    status = insitu__error_set(
+        err, INSITU_E_NOMEM, "scan: no memory for its cells; give the process more memory");
+  if (!status) {
+    uint64_t row = 0;
+    for (uint64_t i = 0; i < ld->geometry.n_outputs; i++) row += ld->geometry.outputs[i].row_bytes;
+    run->total = ld->split.part[split].anchors;
+    d.memory_budget = ld->config.memory_budget - ld->config.memory_budget / 4;
+    run->room = ld->config.memory_budget / 4 / (INSITU__MOMENTS_BINS * sizeof(uint64_t));
+    d.batch_size = insitu__base_max(1, insitu__base_min(256, (UINT64_C(4) << 20) / (row + 1)));
+    if (run->state.world > 1) {
+      samples = insitu__scan_samples(run, ld, &run->total);
+      if (!samples)
+        status = insitu__error_set(err, run->total ? INSITU_E_NOMEM : INSITU_E_SPLIT, "scan: %s",
+            run->total ? "no memory for the list of samples; use fewer"
+                       : "this rank has no samples; use a smaller world");
+      d.samples = samples;
+      d.n_samples = INSITU__ARRAY_LEN(samples) / ld->geometry.n_drawn;
+      split = INSITU_ALL;
+    }
+  }
+  insitu_loader_close(&ld);
+  d.plan_only = 0;
+  if (!status) status = insitu__scan_iterate(run, &d, split, err);
+  INSITU__ARRAY_FREE(samples);
+  return status;
+}
+
+INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error *err) {
+  struct insitu__scan run = {.desc = desc};
+  insitu__error_begin(err);
+  if (!desc)
+    return insitu__error_set(
+        err, INSITU_E_ARG, "scan: desc is NULL; give one with api = INSITU_API");
+  insitu_status status = insitu__scan_check(desc, err);
+  if (status) return status;
+  insitu_variable *variables =
+      insitu__mem_alloc(insitu__base_max(1, desc->loader->n_variables), sizeof *variables);
+  if (!variables)
+    return insitu__error_set(err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
+  pthread_mutex_init(&run.take, NULL);
+  pthread_mutex_init(&run.lock, NULL);
+  pthread_mutex_init(&run.hole_lock, NULL);
+  pthread_cond_init(&run.news, NULL);
+  status = insitu__scan_open(&run, variables, err);
+  insitu_iter_close(&run.iter);
+  insitu_loader_close(&run.loader);
+  if (!status && run.state.world > 1) status = insitu__scan_save(&run.state, desc->path, err);
+  else if (!status) status = insitu__scan_write(&run.state, desc->path, err);
+  if (!status) {
+    char path[INSITU__MAX_KEY + 16];
+    snprintf(path, sizeof path, "%s.part", desc->path);
+    unlink(path);
+  }
+  insitu__scan_state_free(&run.state);
+  insitu__mem_free(variables);
+  pthread_cond_destroy(&run.news);
+  pthread_mutex_destroy(&run.hole_lock);
+  pthread_mutex_destroy(&run.lock);
+  pthread_mutex_destroy(&run.take);
+  return status;
+}
+
+/* Adds a part to those that were joined before; `seen` has a flag for each rank of world. */
+static insitu_status insitu__scan_join(struct insitu__scan_state *to,
+    struct insitu__scan_state *part, const char *name, bool *seen, insitu_error *err) {
+  const char *wrong = NULL;
+  if (part->batches != UINT64_MAX) wrong = "it is a checkpoint: that rank is not done";
+  else if (part->world != to->world || strcmp(part->head, to->head) ||
+           INSITU__ARRAY_LEN(part->set) != INSITU__ARRAY_LEN(to->set))
+    wrong = "it is of another scan, or another world, than the first part";
+  else if (part->rank >= to->world || seen[part->rank]) wrong = "this rank is given twice";
+  if (wrong)
+    return insitu__error_set(
+        err, INSITU_E_STATE, "scan, part %s: %s; give each part of one scan once", name, wrong);
+  seen[part->rank] = true;
+  bool ok = true;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(to->set); i++)
+    for (uint64_t k = 0; ok && k < to->set[i].n_cells; k++)
+      ok = insitu__moments_merge(&to->set[i].cell[k], &part->set[i].cell[k]);
+  for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(part->note); i++)
+    ok = INSITU__ARRAY_PUSH(to->note, part->note[i]);
+  for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(part->hole); i++)
+    ok = INSITU__ARRAY_PUSH(to->hole, part->hole[i]);
+  if (ok) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
+}
+
+INSITU_DEF insitu_status insitu_scan_merge(
+    const char *const *parts, uint64_t n, const char *path, insitu_error *err) {
+  struct insitu__scan_state all = {0};
+  bool *seen = NULL;
+  insitu_status status = INSITU_OK;
+  insitu__error_begin(err);
+  if (!parts || !n || !path || !*path || strlen(path) > INSITU__MAX_KEY)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "scan: parts is NULL or n is 0, or path is empty or longer than %d bytes; give all",
+        INSITU__MAX_KEY);
+  for (uint64_t i = 0; !status && i < n; i++) {
+    struct insitu__scan_state part = {0};
+    char name[400];
+    insitu__text_redact(parts[i], name, sizeof name);
+    status = insitu__scan_load(&part, parts[i], err);
+    if (!status && i == 0) {
+      all = part;
+      memset(&part, 0, sizeof part);
+      if (all.batches != UINT64_MAX || all.world != n || all.rank >= all.world)
+        status = insitu__error_set(err, INSITU_E_STATE,
+            "scan, part %s: it is rank %" PRIu64 " of %" PRIu64 "%s, and %" PRIu64
+            " parts are given; give each part of one scan once, when it is done",
+            name, all.rank, all.world, all.batches == UINT64_MAX ? "" : ", and not done", n);
+      seen = status ? NULL : insitu__mem_alloc(n, sizeof *seen);
+      if (seen) seen[all.rank] = true;
+      if (!status && !seen)
+        status = insitu__error_set(err, INSITU_E_NOMEM, "scan: no memory; give the process more");
+    } else if (!status) status = insitu__scan_join(&all, &part, name, seen, err);
+    insitu__scan_state_free(&part);
+  }
+  if (!status) status = insitu__scan_write(&all, path, err);
+  insitu__mem_free(seen);
+  insitu__scan_state_free(&all);
+  return status;
 }
 #endif /* INSITU_IMPLEMENTATION_ONCE */
 #endif /* INSITU_IMPLEMENTATION */

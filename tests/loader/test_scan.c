@@ -1,0 +1,470 @@
+/* insitu_scan: its numbers against two passes in long double, the same bytes with other threads,
+ * ranks, orders of merging and after SIGKILL; what a loader does with the file; what is refused. */
+#include "insitubatch.h"
+#include <math.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include "support.h"
+#include "modes.h"
+
+enum { TIME = 2000, LEVEL = 3, LAT = 5, ROW = LEVEL * LAT, BIG = 96 };
+#define HAS(text, word)                                                                            \
+  do {                                                                                             \
+    if (!strstr(text, word)) fail_msg("'%s' does not name '%s'", text, word);                      \
+  } while (0)
+
+static double values[TIME * ROW], field[BIG * BIG * 12];
+static const insitu_op log_norm[] = {{.kind = INSITU_OP_SHIFT, .a = 1.5}, {.kind = INSITU_OP_NORM}};
+static const char *archive;
+
+/* t: a small spread about 280, level 1 about 1e5, some NaN in sample 7 and all of sample 9; flat is
+ * the same everywhere. */
+static void make_archive(void) {
+  static double flat[TIME];
+  const char *root = archive = strdup(support_path("scan.zarr"));
+  for (uint64_t i = 0; i < TIME * ROW; i++) {
+    uint64_t level = i / LAT % LEVEL;
+    double x = (double)support_below(1 << 20) / (1 << 20);
+    values[i] = (double)(float)(level == 1 ? 1e5 + x : level == 2 ? x - 0.5 : 280 + 10 * x);
+  }
+  for (uint64_t k = 0; k < 2; k++) values[7 * ROW + k] = NAN;
+  for (uint64_t k = 0; k < ROW; k++) values[9 * ROW + k] = NAN;
+  for (uint64_t i = 0; i < BIG * BIG * 12; i++)
+    field[i] = (double)(float)(exp((double)support_below(4000) / 1000) - 20);
+  for (uint64_t i = 0; i < TIME; i++) flat[i] = 4;
+  const struct support_array t = {.name = "t",
+      .ndim = 3,
+      .shape = {TIME, LEVEL, LAT},
+      .chunk = {50, 2, LAT},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .zstd = true,
+      .values = values,
+      .dims = "[\"time\",\"level\",\"lat\"]",
+      .attributes = "\"units\":\"K\""};
+  struct support_array f = {.name = "flat",
+      .ndim = 1,
+      .shape = {TIME},
+      .chunk = {50},
+      .dtype = INSITU_F64,
+      .format = 3,
+      .values = flat,
+      .dims = "[\"time\"]"};
+  struct support_array big = {.name = "big",
+      .ndim = 3,
+      .shape = {12, BIG, BIG},
+      .chunk = {1, BIG, BIG},
+      .dtype = INSITU_F64,
+      .format = 3,
+      .values = field,
+      .absent = 5,
+      .dims = "[\"time\",\"y\",\"x\"]"};
+  support_make(root, &t);
+  support_make(root, &f);
+  support_make(root, &big);
+}
+
+static insitu_variable one(const char *path) {
+  return (insitu_variable){.label = path, .path = path};
+}
+static insitu_loader_desc desc_of(const insitu_variable *v, uint64_t n) {
+  int m = any_mode();
+  return (insitu_loader_desc){.api = INSITU_API,
+      .url = archive,
+      .variables = v,
+      .n_variables = n,
+      .sample_dim = "time",
+      .io = modes[m].io,
+      .decode_threads = 2};
+}
+static const uint64_t lags[] = {1, 300};
+static insitu_scan_desc scan_of(const insitu_loader_desc *d, const char *path) {
+  return (insitu_scan_desc){
+      .api = INSITU_API, .loader = d, .path = path, .dim = "level", .lags = lags, .n_lags = 2};
+}
+static void scan(const insitu_loader_desc *d, const char *path) {
+  insitu_error err;
+  insitu_scan_desc s = scan_of(d, path);
+  if (insitu_scan(&s, &err)) fail_msg("%s", err.message);
+}
+static char *slurp(const char *path) {
+  FILE *f = fopen(path, "rb");
+  assert_non_null(f);
+  char *text = calloc(1, 1 << 20);
+  assert_true(fread(text, 1, (1 << 20) - 1, f) > 0);
+  fclose(f);
+  return text;
+}
+static void same_files(const char *a, const char *b) {
+  char *p = slurp(a), *q = slurp(b);
+  if (strcmp(p, q)) fail_msg("%s and %s differ", a, b);
+  free(p);
+  free(q);
+}
+/* Number i of the list `key` of a variable at a lag. */
+static double number(const char *text, const char *label, int lag, const char *key, int i) {
+  char at[200];
+  snprintf(at, sizeof at, "{\"variable\": \"%s\", \"lag\": %d,", label, lag);
+  const char *p = strstr(text, at);
+  assert_non_null(p);
+  snprintf(at, sizeof at, "\"%s\": [", key);
+  p = strstr(p, at);
+  assert_non_null(p);
+  p += strlen(at);
+  while (i--) p = strpbrk(p, ",") + 1;
+  return strncmp(p, " null", 5) && strncmp(p, "null", 4) ? strtod(p, NULL) : (double)NAN;
+}
+static void near(double got, double want, double scale, const char *what) {
+  if (!(fabs(got - want) <= 1e-12 * scale)) fail_msg("%s: %.17g, not %.17g", what, got, want);
+}
+/* What n numbers have, NaN left out. */
+static void expect(
+    const char *text, const char *label, int lag, int cell, const double *x, uint64_t n) {
+  long double sum = 0, squares = 0;
+  double least = INFINITY, most = -INFINITY;
+  uint64_t count = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    if (isnan(x[i])) continue;
+    count++;
+    sum += x[i];
+    least = fmin(least, x[i]);
+    most = fmax(most, x[i]);
+  }
+  long double mean = sum / (long double)count;
+  for (uint64_t i = 0; i < n; i++)
+    if (!isnan(x[i])) squares += (x[i] - mean) * (x[i] - mean);
+  double deviation = (double)sqrtl(squares / (long double)count);
+  assert_true(number(text, label, lag, "count", cell) == (double)count);
+  assert_true(number(text, label, lag, "missing", cell) == (double)(n - count));
+  assert_true(number(text, label, lag, "min", cell) == least);
+  assert_true(number(text, label, lag, "max", cell) == most);
+  near(
+      number(text, label, lag, "mean", cell), (double)mean, fabs((double)mean) + deviation, "mean");
+  near(number(text, label, lag, "std", cell), deviation, deviation, "std");
+}
+
+static void against_two_passes(void **state) {
+  (void)state;
+  insitu_variable v[] = {one("t"), one("flat")};
+  insitu_loader_desc d = desc_of(v, 2);
+  const char *path = support_path("reference.json");
+  uint64_t train = 1600;
+  double *x = malloc(TIME * ROW * sizeof *x);
+  scan(&d, path);
+  char *text = slurp(path);
+  HAS(text, "\"ranges\": [[0, 1600]]");
+  HAS(text, "\"units\": \"K\"");
+  HAS(text, "{\"start\": 7, \"stop\": 8, \"share\": 0.125}");
+  HAS(text, "{\"start\": 9, \"stop\": 10, \"share\": 0.9375}");
+  for (int level = 0; level < LEVEL; level++)
+    for (int k = 0; k < 3; k++) {
+      uint64_t lag = k ? lags[k - 1] : 0, n = 0;
+      for (uint64_t t = lag; t < train; t++)
+        for (uint64_t i = 0; i < LAT; i++) {
+          uint64_t at = t * ROW + (uint64_t)level * LAT + i;
+          x[n++] = lag ? values[at] - values[at - lag * ROW] : values[at];
+        }
+      expect(text, "t", (int)lag, level, x, n);
+    }
+  assert_true(number(text, "flat", 0, "std", 0) == 0 && number(text, "flat", 0, "mean", 0) == 4);
+  double median = strtod(strstr(text, "\"quantiles\": [[") + 15, NULL);
+  assert_true(median > 279.9 && median < 280.2); /* the first share: 0.001 */
+  free(x);
+  free(text);
+}
+
+/* Rows of several blocks; absent chunks are zeros, and told. */
+static void long_rows(void **state) {
+  (void)state;
+  insitu_variable v = one("big");
+  insitu_loader_desc d = desc_of(&v, 1);
+  insitu_scan_desc s = scan_of(&d, support_path("long.json"));
+  insitu_error err;
+  static double x[BIG * BIG * 12];
+  s.split = INSITU_ALL;
+  s.n_lags = 0;
+  memcpy(x, field, sizeof x);
+  for (uint64_t t = 0; t < 12; t++)
+    for (uint64_t i = 0; i < BIG * BIG && (t + 1) % 5 == 0; i++) x[t * BIG * BIG + i] = 0;
+  if (insitu_scan(&s, &err)) fail_msg("%s", err.message);
+  char *text = slurp(s.path);
+  uint64_t holes = 0;
+  for (const char *p = text; (p = strstr(p, "\"absent\": 1")); p++) holes++;
+  assert_true(holes == 2);
+  expect(text, "big", 0, 0, x, BIG * BIG * 12);
+  free(text);
+}
+
+static void any_threads_and_ranks(void **state) {
+  (void)state;
+  insitu_variable v[] = {one("t"), one("flat")};
+  insitu_loader_desc d = desc_of(v, 2);
+  char path[16][600], ref[512];
+  insitu_error err;
+  snprintf(ref, sizeof ref, "%s", support_path("any.json"));
+  scan(&d, ref);
+  for (int m = 0; m < MODES; m++)
+    for (uint64_t threads = 1; mode_usable(m) && threads < 8; threads += threads == 1 ? 1 : 5) {
+      d.decode_threads = threads;
+      d.io = modes[m].io;
+      d.inline_io = modes[m].inline_io;
+      const char *other = support_path("other.json");
+      scan(&d, other);
+      same_files(ref, other);
+    }
+  d.inline_io = 0;
+  d.io = modes[any_mode()].io;
+  for (int world = 2; world < 8; world += 5) {
+    const char *parts[8];
+    for (int r = 0; r < world; r++) {
+      snprintf(path[r], sizeof path[r], "%s.%d", ref, r);
+      d.rank = r;
+      d.world = world;
+      d.decode_threads = 1 + (uint64_t)r % 3;
+      scan(&d, path[r]);
+      parts[r] = path[r];
+    }
+    const char *merged = support_path("merged.json");
+    for (int turn = 0; turn < 4; turn++) {
+      for (int i = world - 1; i > 0; i--) {
+        int k = (int)support_below((uint64_t)i + 1);
+        const char *swap = parts[i];
+        parts[i] = parts[k];
+        parts[k] = swap;
+      }
+      if (insitu_scan_merge(parts, (uint64_t)world, merged, &err)) fail_msg("%s", err.message);
+      same_files(ref, merged);
+    }
+    assert_int_equal(insitu_scan_merge(parts, (uint64_t)world - 1, merged, &err), INSITU_E_STATE);
+    HAS(err.message, "parts are given");
+    parts[0] = parts[1];
+    assert_int_equal(insitu_scan_merge(parts, (uint64_t)world, merged, &err), INSITU_E_STATE);
+    HAS(err.message, "twice");
+    parts[0] = archive;
+    assert_true(insitu_scan_merge(parts, (uint64_t)world, merged, &err) < 0);
+    parts[0] = ref;
+    assert_int_equal(insitu_scan_merge(parts, (uint64_t)world, merged, &err), INSITU_E_FORMAT);
+  }
+}
+
+/* ---- interrupted ---- */
+
+static int die_after;
+static int die(void *user, uint64_t done, uint64_t total) {
+  (void)user;
+  assert_true(done <= total && total <= 1600);
+  if (!die_after--) raise(SIGKILL);
+  return 0;
+}
+static void killed(void **state) {
+  (void)state;
+  insitu_variable v[] = {one("t"), one("flat")};
+  insitu_loader_desc d = desc_of(v, 2);
+  char ref[512], path[512], part[600];
+  snprintf(ref, sizeof ref, "%s", support_path("whole.json"));
+  snprintf(path, sizeof path, "%s", support_path("killed.json"));
+  snprintf(part, sizeof part, "%s.part", path);
+  scan(&d, ref);
+  for (int world = 0; world < 3; world += 2) {
+    d.world = world;
+    int kills = 0, resumed = 0;
+    for (int tries = 0;; tries++) {
+      assert_true(tries < 100);
+      pid_t child = fork();
+      if (!child) {
+        insitu_scan_desc s = scan_of(&d, path);
+        insitu_error err;
+        s.checkpoint_s = 1e-9;
+        s.progress = die;
+        die_after = 2 + tries % 3;
+        _exit(insitu_scan(&s, &err) != INSITU_OK);
+      }
+      int status;
+      assert_true(waitpid(child, &status, 0) == child);
+      resumed += !access(part, F_OK);
+      if (WIFEXITED(status)) {
+        assert_int_equal(WEXITSTATUS(status), 0);
+        break;
+      }
+      assert_true(WTERMSIG(status) == SIGKILL);
+      kills++;
+    }
+    assert_true(kills > 0 && resumed > 0);
+    assert_true(access(part, F_OK) != 0);
+    if (!world) {
+      same_files(ref, path);
+      continue;
+    }
+    char other[512], merged[512];
+    insitu_error err;
+    snprintf(other, sizeof other, "%s", support_path("second"));
+    snprintf(merged, sizeof merged, "%s", support_path("joined.json"));
+    d.rank = 1;
+    scan(&d, other);
+    if (insitu_scan_merge((const char *[]){other, path}, 2, merged, &err))
+      fail_msg("%s", err.message);
+    same_files(ref, merged);
+  }
+}
+
+static int stop(void *user, uint64_t done, uint64_t total) {
+  (void)user, (void)total;
+  return done > 0;
+}
+/* A checkpoint of another scan, and a damaged one. */
+static void checkpoints(void **state) {
+  (void)state;
+  insitu_variable v[] = {one("t"), one("flat")};
+  insitu_loader_desc d = desc_of(v, 2);
+  char path[512], part[600];
+  insitu_error err;
+  snprintf(path, sizeof path, "%s", support_path("point.json"));
+  snprintf(part, sizeof part, "%s.part", path);
+  insitu_scan_desc s = scan_of(&d, path);
+  s.checkpoint_s = 1e-9;
+  s.progress = stop;
+  d.decode_threads = 1;
+  assert_int_equal(insitu_scan(&s, &err), INSITU_CANCELLED);
+  assert_true(access(part, F_OK) == 0 && access(path, F_OK));
+  s.n_lags = 1;
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_STATE);
+  HAS(err.message, "another scan");
+  s.n_lags = 2;
+  FILE *f = fopen(part, "r+b");
+  assert_non_null(f);
+  assert_int_equal(fseek(f, -900, SEEK_END), 0);
+  int c = getc(f);
+  fseek(f, -900, SEEK_END);
+  putc(c ^ 16, f);
+  fclose(f);
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_CORRUPT);
+  HAS(err.message, "damaged");
+  assert_int_equal(unlink(part), 0);
+}
+
+/* ---- the loader reads it ---- */
+
+static insitu_status open_with(insitu_loader_desc d, const char *stats, insitu_error *err) {
+  insitu_loader *ld = NULL;
+  d.stats = stats;
+  insitu_status status = insitu_loader_open(&d, &ld, err);
+  insitu_loader_close(&ld);
+  return status;
+}
+static void normalised(void **state) {
+  (void)state;
+  insitu_variable v = one("t");
+  v.ops = log_norm;
+  v.n_ops = 2;
+  v.dtype = INSITU_F32;
+  insitu_loader_desc d = desc_of(&v, 1);
+  char path[512];
+  snprintf(path, sizeof path, "%s", support_path("norm.json"));
+  insitu_error err;
+  scan(&d, path);
+  char *text = slurp(path);
+  d.stats = path;
+  insitu_loader *ld = NULL;
+  insitu_iter *it = NULL;
+  insitu_batch *b = NULL;
+  if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+  if (insitu_iter_open(
+          ld, &(insitu_iter_desc){.api = INSITU_API, .order = INSITU_SEQUENTIAL}, &it, &err))
+    fail_msg("%s", err.message);
+  assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_OK);
+  const float *x = b->arrays[0].data;
+  for (uint64_t i = 0; i < b->rows * ROW; i++) {
+    int level = (int)(i / LAT % LEVEL);
+    double mean = number(text, "t", 0, "mean", level), std = number(text, "t", 0, "std", level);
+    float want = ((float)values[i] + 1.5f - (float)mean) / (float)std;
+    if (isnan(want) ? !isnan(x[i]) : x[i] != want)
+      fail_msg("element %d: %.9g, not %.9g", (int)i, (double)x[i], (double)want);
+  }
+  insitu_batch_release(&b);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+
+  /* one level of it, and those in another order */
+  v.select = "level=[2,0]";
+  assert_int_equal(open_with(d, path, &err), INSITU_OK);
+  v.select = "lat=[0:2]";
+  assert_int_equal(open_with(d, path, &err), INSITU_E_ARG);
+  HAS(err.message, "another selection");
+  v.select = NULL;
+  v.ops++;
+  v.n_ops = 1;
+  assert_int_equal(open_with(d, path, &err), INSITU_E_ARG);
+  HAS(err.message, "other ops");
+  HAS(err.message, "'t'");
+  v.ops--;
+  v.n_ops = 2;
+  v.decode = INSITU_CF;
+  assert_int_equal(open_with(d, path, &err), INSITU_E_ARG);
+  HAS(err.message, "decode");
+  v.decode = 0;
+  assert_true(open_with(d, NULL, &err) < 0);
+  HAS(err.message, "desc.stats");
+  assert_int_equal(open_with(d, support_path("none.json"), &err), INSITU_E_NOTFOUND);
+  d.split[INSITU_TRAIN].fraction = 0.5;
+  d.split[INSITU_VAL].fraction = 0.5;
+  assert_int_equal(open_with(d, path, &err), INSITU_E_SPLIT);
+  HAS(err.message, "val");
+  free(text);
+}
+static void no_deviation(void **state) {
+  (void)state;
+  const insitu_op norm = {.kind = INSITU_OP_NORM};
+  insitu_variable v[] = {one("flat"), one("t")};
+  v[0].ops = &norm;
+  v[0].n_ops = 1;
+  insitu_loader_desc d = desc_of(v, 1);
+  insitu_error err;
+  const char *path = support_path("flat.json");
+  scan(&d, path);
+  assert_int_equal(open_with(d, path, &err), INSITU_E_ARG);
+  HAS(err.message, "flat");
+  HAS(err.message, "index 0");
+  HAS(err.message, "deviation is 0");
+  d.variables = v + 1;
+  v[1].ops = &norm;
+  v[1].n_ops = 1;
+  assert_int_equal(open_with(d, path, &err), INSITU_E_ARG);
+  HAS(err.message, "no statistics of this array");
+}
+static void refused(void **state) {
+  (void)state;
+  insitu_variable v = one("t");
+  insitu_loader_desc d = desc_of(&v, 1);
+  insitu_error err;
+  insitu_scan_desc s = scan_of(&d, "/nowhere/at/all.json");
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_IO);
+  HAS(err.message, "can be written");
+  s = scan_of(&d, support_path("r.json"));
+  s.api = 1;
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_API);
+  assert_int_equal(insitu_scan(NULL, &err), INSITU_E_ARG);
+  s.api = INSITU_API;
+  s.lags = (const uint64_t[]){0, 1};
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
+  s.lags = lags;
+  s.split = 4;
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
+  s.split = 0;
+  d.rank = 3;
+  d.world = 2;
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
+  d.rank = d.world = 0;
+  d.memory_budget = 3 << 20;
+  assert_true(insitu_scan(&s, &err) < 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(against_two_passes),
+      cmocka_unit_test(long_rows), cmocka_unit_test(any_threads_and_ranks),
+      cmocka_unit_test(killed), cmocka_unit_test(checkpoints), cmocka_unit_test(normalised),
+      cmocka_unit_test(no_deviation), cmocka_unit_test(refused)};
+  void *none = NULL;
+  support_setup(&none);
+  make_archive();
+  return cmocka_run_group_tests(tests, NULL, support_teardown);
+}
