@@ -446,6 +446,7 @@
  *            most an eighth of the process's descriptors, ulimit -n;
  *            16 once the program uses half of these)
  *            with desc.coordinates 8 bytes for each value of them     in cache_bytes
+ *            decoded chunks for later epochs: at most cache_memory    in cache_bytes
  *            of a remote store 288 KiB for each connection, 8 MiB     in inflight_bytes
  *            and more to read parts of chunks, and up to 16 MiB to
  *            know objects again
@@ -454,6 +455,17 @@
  *            maps: 32 bytes for each run of samples that are joined   (insitu_loader_describe:
  *            alike                                                    "memory", "maps")
  *   caller   insitu_read: what it needs while it runs
+ *
+ *   CACHES. desc.cache_memory keeps decoded chunks for later epochs, of local archives, too: what
+ *   is found there is neither read nor decoded. It is a part of memory_budget, shared by all
+ *   iterators of the loader; no more is taken than all chunks of the variables need. The order of
+ *   the epochs to come is known, so that the chunk goes that is used last: no cache of the same
+ *   size finds more. insitu_plan.hit_rate tells what share of its chunks an epoch finds once the
+ *   cache is full: from the second epoch on, with several ranks a few epochs later. insitu_stats
+ *   counts cache_hits and cache_misses. Order, values and states are those without a cache. Give it
+ *   room for many times max_inflight chunks. A chunk that is kept is decoded whole, also where
+ *   batches show a part of it. Not kept are absent and damaged chunks, and arrays with a codec
+ *   around their shards; of patches what came first stays.
  *
  *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
  *   opened, with values that do. While a loader opens, a fixed variable for a device also takes
@@ -955,6 +967,7 @@
  *   >>rule       units, windows and lanes where the desc leaves them open
  *   >>plan       what is read when, where rows go, cost, shuffle quality
  *   >>cache      indexes of shards, each read once
+ *   >>decoded    decoded chunks, kept for later epochs
  *   >>device     page-locked memory, CUDA devices, uploads
  *   >>loader     what a loader, an iterator, a slab and a chunk on its way hold; counters
  *   >>report     statistics, the log, the watchdog
@@ -1349,7 +1362,10 @@ typedef struct insitu_loader_desc {
   /* local directory that keeps what a remote store sent, for later epochs and runs; NULL: none.
    * A local archive does not use it */
   const char *cache_dir;
-  uint64_t cache_budget;      /* bytes that it may hold (16 GiB) */
+  uint64_t cache_budget; /* bytes that it may hold (16 GiB) */
+  /* Bytes of memory_budget that keep decoded chunks for later epochs (0): see CACHES in the manual.
+   * insitu_plan.hit_rate tells what they are going to find */
+  uint64_t cache_memory;
   const insitu_codec *codecs; /* yours: looked up before the ones that are built in */
   uint64_t n_codecs;
   const insitu_variable *variables; /* one or more are not fixed; with plan_only maybe none */
@@ -1630,8 +1646,12 @@ typedef struct insitu_plan {
   uint64_t fixed_bytes;  /* fixed arrays of the whole loader, in host memory */
   /* encoded chunks, decode scratch and coroutine stacks of the whole loader */
   uint64_t inflight_bytes;
-  /* of the whole loader: indexes of shards, and values of coordinates (desc.coordinates) */
+  /* of the whole loader: indexes of shards, values of coordinates (desc.coordinates), and what of
+   * cache_memory is used */
   uint64_t cache_bytes;
+  /* expected: share of the chunk uses of an epoch that cache_memory answers, from the second epoch
+   * on and for this iterator alone; insitu_stats counts cache_hits and cache_misses */
+  double hit_rate;
   /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
   double variance_ratio;
 } insitu_plan;
@@ -1682,6 +1702,8 @@ typedef struct insitu_stats {
   uint64_t http_requests, retries, throttled, hedges, bytes_fetched;
   /* of cache_dir: reads it answered, reads it did not, bytes it gave */
   uint64_t disk_hits, disk_misses, disk_bytes;
+  /* of cache_memory: uses of chunks that it answered, uses that it did not (these are reads) */
+  uint64_t cache_hits, cache_misses;
   /* filled; of a shard that is read whole, each absent inner chunk that the window or the box of
    * insitu_read shows */
   uint64_t absent_chunks, bad_chunks;
@@ -32877,6 +32899,564 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
       "the shard has gone since its index was read; the archive must not change while it is open");
 }
 
+/* >>decoded ------------------------------------------------------------------------------------ */
+/* Decoded chunks that are kept from one epoch to the next: desc.cache_memory.
+ *
+ *   the scan touches a chunk ─┬─ it is here ──────────► rows are copied from it (>>rows)
+ *                             ├─ a tile reads it ─────► wait for that tile, then as above
+ *                             └─ it is not here: would it be used before one that is? (insitu__
+ *                                decoded_touch)
+ *                                  yes: that one goes; read, decode whole into its room, copy rows
+ *                                  no:  read and decode as without a cache
+ *
+ * The policy. An epoch shows every chunk once, or a few times, in an order that is another one in
+ * every epoch and is known: so is when each chunk is used next. Of the chunks that are here and the
+ * one that comes, the one that is used last goes (Belady, A study of replacement algorithms, IBM
+ * Systems Journal 5(2), 1966; a chunk that comes may go at once). Where an epoch of one rank shows
+ * each chunk once, no more can be found than the share that is held, for what is found must be here
+ * when the epoch begins: pinned chunks would do. They would not where chunks are read again within
+ * an epoch, nor with several ranks: a rank shows another part of the chunks in each epoch. With a
+ * fifth of 801 chunks that are each shown 1.8 times pinning finds 0.20 and this 0.44; with a tenth
+ * of 3200 chunks and 4 ranks 0.10 and 0.30 (test_decoded).
+ *
+ * Time is counted in rows of the rank that an iterator has scanned. When a chunk is used next in
+ * this epoch, or in one of the next `later` epochs, is looked up at each touch. Several iterators
+ * have a clock each, which are set alike when an iterator begins or jumps. Of patches nothing is
+ * looked up: what came first stays.
+ *
+ * An array has a pool: room for chunks of its size, as large a part of cache_memory as the array's
+ * part of all decoded bytes. Entries that no tile uses are in a heap, the one that is used last at
+ * its top. All memory is taken at open; pages are taken as chunks come. What tiles use cannot go,
+ * so that a pool should have room for many times the chunks in flight.
+ *
+ * State: struct insitu__decoded, the reactor thread's but for its counters; the bytes of an entry
+ * are written by the worker of the tile that fills it, and read by workers of tiles that use it.
+ * Nothing suspends. */
+
+/* The time of a chunk that is not known to be used again. */
+#define INSITU__DECODED_NEVER (UINT64_MAX - 1)
+/* Windows of an epoch that show one chunk, at most: of more, some are left out. */
+#define INSITU__DECODED_USES 64
+/* Epochs ahead in which the next use is looked for: 2, or with more ranks 3 times their number, up
+ * to MOST. A rank shows a chunk again in the next epoch with the chance 1 / world. */
+#define INSITU__DECODED_LATER_MOST 32
+/* Uses that insitu__decoded_expect looks at, of chunks that are drawn evenly. */
+#define INSITU__DECODED_SAMPLE (1u << 17)
+
+/* Room for a chunk. */
+struct insitu__decoded_entry {
+  unsigned char *memory; /* fixed */
+  uint64_t chunk, field;
+  uint64_t next;    /* when it is used next; UINT64_MAX: nothing is here */
+  const void *user; /* the iterator by whose clock that is; NULL: it was closed */
+  uint32_t chain;   /* the entry that follows in its bucket, or UINT32_MAX */
+  uint32_t place;   /* in the heap, while no tile uses it */
+  uint32_t users;   /* tiles */
+  bool known;       /* it is in a bucket */
+  bool loading;     /* a tile fills it */
+  bool there;       /* it is filled */
+  struct insitu__reactor_gate loaded;
+};
+
+/* Of one array. */
+struct insitu__decoded_pool {
+  struct insitu__decoded_entry *entry;
+  uint32_t *heap, *bucket;
+  uint32_t n, n_heap, mask;
+  unsigned char *memory;
+  uint64_t each; /* bytes of a chunk, rounded up to cache lines */
+};
+
+struct insitu__decoded {
+  struct insitu__decoded_pool *pool; /* of each array */
+  uint64_t n_pools;
+  uint64_t now; /* the latest time of any iterator */
+};
+
+/* ---- pools ---- */
+
+/* Bytes that a pool takes for each chunk. */
+static uint64_t insitu__decoded_each(const struct insitu__geometry_array *a) {
+  return insitu__base_ceil_div(a->chunk_bytes, 64) * 64 + sizeof(struct insitu__decoded_entry) +
+         3 * sizeof(uint32_t);
+}
+
+/* Different (chunk, field) pairs of an array that may be kept; 0: none, since which parts of its
+ * chunks are absent only decoding tells. fields: of a chunk that are read. */
+static uint64_t insitu__decoded_chunks(const struct insitu__geometry_array *a, uint64_t fields) {
+  const struct insitu__codec_chain *codecs = &a->zarr.codecs;
+  uint64_t chunks;
+
+  for (int k = 0; k < codecs->n; k++)
+    if (codecs->codec[k].kind == INSITU__CODEC_SHARD) return 0;
+  if (a->n_patch) fields = a->n_fields;
+  return insitu__base_mul(fields, a->chunks, &chunks) ? chunks : UINT64_MAX / 4;
+}
+
+/* How many chunks of each array `bytes` hold; entries of n. *most: bytes of all chunks; *used: of
+ * those that fit. False: no memory. */
+static bool insitu__decoded_share(
+    const struct insitu__geometry *g, uint64_t bytes, uint64_t *n, double *most, uint64_t *used) {
+  uint64_t *fields = insitu__plan_fields(g);
+  double all = 0;
+
+  *used = 0;
+  if (!fields) return false;
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    n[i] = insitu__decoded_chunks(&g->arrays[i], fields[i]);
+    all += (double)n[i] * (double)insitu__decoded_each(&g->arrays[i]);
+  }
+  *most = all;
+  double share = all > 0 && (double)bytes < all ? (double)bytes / all : 1;
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    uint64_t each = insitu__decoded_each(&g->arrays[i]);
+    uint64_t fit = insitu__base_min((bytes - *used) / each, UINT32_MAX / 4);
+    double part = (double)n[i] * share;
+    n[i] = insitu__base_min(insitu__base_min(n[i], part < 4e18 ? (uint64_t)part : fit), fit);
+    *used += n[i] * each;
+  }
+
+  insitu__mem_free(fields);
+  return true;
+}
+
+static void insitu__decoded_pool_free(struct insitu__decoded_pool *p) {
+  if (p->memory) insitu__mem_unmap(p->memory, p->n * p->each);
+  insitu__mem_free(p->entry);
+  insitu__mem_free(p->heap);
+  insitu__mem_free(p->bucket);
+}
+
+static void insitu__decoded_free(struct insitu__decoded *d) {
+  for (uint64_t i = 0; d->pool && i < d->n_pools; i++) insitu__decoded_pool_free(&d->pool[i]);
+  insitu__mem_free(d->pool);
+  *d = (struct insitu__decoded){.n_pools = 0};
+}
+
+/* Makes a pool of n empty entries; each: bytes of memory that each has. What it took is the
+ * caller's to free in any case. False: no memory. */
+static bool insitu__decoded_pool_init(struct insitu__decoded_pool *p, uint32_t n, uint64_t each) {
+  uint64_t buckets = 1;
+
+  while (buckets < n) buckets *= 2;
+  *p = (struct insitu__decoded_pool){.n = n, .n_heap = n, .mask = (uint32_t)(buckets - 1)};
+  p->each = each;
+  if (!n) return true;
+  p->entry = insitu__mem_alloc(n, sizeof *p->entry);
+  p->heap = insitu__mem_alloc(n, sizeof *p->heap);
+  p->bucket = insitu__mem_alloc(buckets, sizeof *p->bucket);
+  if (each) p->memory = insitu__mem_map(n * each);
+  if (!p->entry || !p->heap || !p->bucket || (each && !p->memory)) return false;
+
+  memset(p->bucket, 0xff, buckets * sizeof *p->bucket);
+  for (uint32_t e = 0; e < n; e++) {
+    p->entry[e].next = UINT64_MAX;
+    p->entry[e].place = p->heap[e] = e;
+    if (each) p->entry[e].memory = p->memory + e * each;
+  }
+  return true;
+}
+
+/* Makes the pools of n[i] chunks of each array. False: no memory. */
+static bool insitu__decoded_init(
+    struct insitu__decoded *d, const struct insitu__geometry *g, const uint64_t *n) {
+  d->n_pools = g->n_arrays;
+  d->pool = insitu__mem_alloc(g->n_arrays, sizeof *d->pool);
+  if (!d->pool) return false;
+
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    uint64_t each = insitu__base_ceil_div(g->arrays[i].chunk_bytes, 64) * 64;
+    if (!insitu__decoded_pool_init(&d->pool[i], (uint32_t)n[i], each)) return false;
+  }
+  return true;
+}
+
+/* ---- the heap of a pool ---- */
+
+static void insitu__decoded_put(struct insitu__decoded_pool *p, uint32_t place, uint32_t e) {
+  p->heap[place] = e;
+  p->entry[e].place = place;
+}
+
+/* Moves an entry up or down from a place that is free for it. */
+static void insitu__decoded_settle(struct insitu__decoded_pool *p, uint32_t place, uint32_t e) {
+  uint64_t next = p->entry[e].next;
+
+  while (place && p->entry[p->heap[(place - 1) / 2]].next < next) {
+    insitu__decoded_put(p, place, p->heap[(place - 1) / 2]);
+    place = (place - 1) / 2;
+  }
+  for (uint32_t child; (child = 2 * place + 1) < p->n_heap; place = child) {
+    if (child + 1 < p->n_heap && p->entry[p->heap[child]].next < p->entry[p->heap[child + 1]].next)
+      child++;
+    if (p->entry[p->heap[child]].next <= next) break;
+    insitu__decoded_put(p, place, p->heap[child]);
+  }
+  insitu__decoded_put(p, place, e);
+}
+
+/* Takes an entry out of the heap, since a tile uses it. */
+static void insitu__decoded_hold(struct insitu__decoded_pool *p, uint32_t e) {
+  uint32_t place = p->entry[e].place;
+
+  if (p->entry[e].users++) return;
+  uint32_t last = p->heap[--p->n_heap];
+  if (last != e) insitu__decoded_settle(p, place, last);
+}
+
+/* ---- chunks (reactor thread) ---- */
+
+static uint32_t *insitu__decoded_bucket(
+    const struct insitu__decoded_pool *p, uint64_t chunk, uint64_t field) {
+  return &p->bucket[insitu__order_mix(insitu__order_mix(chunk) ^ field) & p->mask];
+}
+
+/* Nothing is in an entry any more. */
+static void insitu__decoded_empty(struct insitu__decoded_pool *p, uint32_t e) {
+  struct insitu__decoded_entry *entry = &p->entry[e];
+  uint32_t *link = insitu__decoded_bucket(p, entry->chunk, entry->field);
+
+  while (*link != e) link = &p->entry[*link].chain;
+  *link = entry->chain;
+  entry->known = entry->there = false;
+  entry->next = UINT64_MAX;
+}
+
+/* A chunk is used now, and then at time `next` of the user's clock. Returns the entry that has it,
+ * or has room for it, and holds that until insitu__decoded_leave; NULL: it is not to be kept.
+ * *found: it is here, or a tile fills it; else the caller is to fill the entry. */
+static struct insitu__decoded_entry *insitu__decoded_touch(struct insitu__decoded_pool *p,
+    uint64_t chunk, uint64_t field, const void *user, uint64_t next, bool *found) {
+  uint32_t *bucket = p->n ? insitu__decoded_bucket(p, chunk, field) : NULL;
+  uint32_t e = bucket ? *bucket : UINT32_MAX;
+
+  *found = false;
+  if (!bucket) return NULL;
+  while (e != UINT32_MAX && (p->entry[e].chunk != chunk || p->entry[e].field != field))
+    e = p->entry[e].chain;
+  if (e == UINT32_MAX) {
+    if (!p->n_heap || p->entry[p->heap[0]].next <= next) return NULL;
+    e = p->heap[0];
+    if (p->entry[e].known) insitu__decoded_empty(p, e);
+    bucket = insitu__decoded_bucket(p, chunk, field);
+    p->entry[e].chain = *bucket;
+    p->entry[e].chunk = chunk;
+    p->entry[e].field = field;
+    p->entry[e].known = true;
+    *bucket = e;
+  }
+
+  struct insitu__decoded_entry *entry = &p->entry[e];
+  insitu__decoded_hold(p, e);
+  *found = entry->there || entry->loading;
+  entry->user = user;
+  entry->next = next;
+  if (*found) return entry;
+  entry->loading = true;
+  memset(&entry->loaded, 0, sizeof entry->loaded);
+  return entry;
+}
+
+/* A tile no longer uses an entry. fills: it was to fill it; filled: it did. */
+static void insitu__decoded_leave(
+    struct insitu__decoded_pool *p, struct insitu__decoded_entry *entry, bool fills, bool filled) {
+  uint32_t e = (uint32_t)(entry - p->entry);
+
+  if (fills) {
+    entry->loading = false;
+    entry->there = filled;
+    insitu__reactor_gate_open(&entry->loaded);
+  }
+  if (--entry->users) return;
+  if (!entry->there) insitu__decoded_empty(p, e);
+  insitu__decoded_settle(p, p->n_heap++, e);
+}
+
+/* ---- when a chunk is used ---- */
+
+/* The windows of a rank's epoch that show a chunk, and the first row of each that does, as a number
+ * of the rank's rows. */
+struct insitu__decoded_uses {
+  const struct insitu__plan *plan;
+  const struct insitu__order *order;
+  uint64_t n;
+  struct {
+    uint64_t lane, window, at;
+  } use[INSITU__DECODED_USES];
+};
+
+/* Adds anchors [at, end) of the sequence, all of the unit of a rank. */
+static void insitu__decoded_use_unit(
+    struct insitu__decoded_uses *u, uint64_t rank, uint64_t at, uint64_t end) {
+  const struct insitu__plan_layout *l = &u->plan->layout;
+  const struct insitu__order *o = u->order;
+
+  for (uint64_t stop; at < end; at = stop) { /* a unit that a lane's end cuts has two windows */
+    uint64_t lane = insitu__order_divide(&o->by_lane_anchors, at), first = UINT64_MAX, i = 0;
+    struct insitu__order_window w;
+    if (lane >= l->lanes) return; /* dropped in this epoch */
+    stop = insitu__base_min(end, insitu__order_lane_begin(o, lane + 1));
+    if (lane - l->first_lane >= l->rank_lanes) continue;
+
+    insitu__order_window_find(o, &w, lane, rank);
+    for (uint64_t a = insitu__base_max(at, w.begin); a < insitu__base_min(stop, w.end); a++)
+      first = insitu__base_min(first, insitu__order_window_index(&w, a - w.begin));
+    if (first == UINT64_MAX) continue;
+    uint64_t batch = first / l->lane_rows, row = first % l->lane_rows * l->rank_lanes;
+    uint64_t when = batch * l->batch + row + (lane - l->first_lane);
+    while (i < u->n && (u->use[i].lane != lane || u->use[i].window != w.index)) i++;
+    if (i == INSITU__DECODED_USES) continue;
+    if (i == u->n) u->use[u->n++].at = when;
+    u->use[i].at = insitu__base_min(u->use[i].at, when);
+    u->use[i].lane = lane;
+    u->use[i].window = w.index;
+  }
+}
+
+/* Adds the anchors of a line, which is used up. */
+static void insitu__decoded_use_line(
+    struct insitu__decoded_uses *u, struct insitu__geometry_line *line) {
+  const struct insitu__split_part *part = u->plan->part;
+  unsigned last = part->n_lines - 1;
+  struct insitu__split_unit unit = {.none = true};
+  uint64_t rank = 0;
+
+  while (line->n) {
+    if (!insitu__split_unit_holds(part, &unit, line->at)) {
+      insitu__split_find(part, line->at, &unit);
+      if (!unit.none) rank = insitu__order_unit_rank(u->order, insitu__plan_unit(u->plan, &unit));
+    }
+    int64_t lo = line->at[last], hi = lo + (int64_t)line->n;
+    int64_t end = unit.hi[last] < hi ? unit.hi[last] : hi;
+    if (!unit.none) {
+      struct insitu__split_row row;
+      insitu__split_row(part, &unit, line->at, end, &row);
+      uint64_t at = insitu__order_rank_begin(u->order, rank) + row.within;
+      insitu__decoded_use_unit(u, rank, at, at + row.n);
+      end = row.next;
+    }
+    insitu__plan_line_skip(line, last, (uint64_t)(end - lo));
+  }
+}
+
+/* Finds the uses of a chunk in an epoch. */
+static void insitu__decoded_uses(struct insitu__decoded_uses *u, const struct insitu__plan *p,
+    const struct insitu__order *o, const struct insitu__geometry_array *a, uint64_t chunk) {
+  uint64_t rows = insitu__geometry_rows(a, chunk);
+  struct insitu__geometry_line line;
+
+  u->plan = p;
+  u->order = o;
+  u->n = 0;
+  for (uint64_t i = 0; i < a->n_spans; i++) {
+    const struct insitu__geometry_span *span = &a->spans[i];
+    struct insitu__geometry_view view = {.delta = -span->first, .group = 1};
+    struct insitu__geometry_lines lines = insitu__geometry_lines(a, &view, chunk, 0, rows);
+    while (a->map && insitu__geometry_next_line(&lines, &line)) insitu__decoded_use_line(u, &line);
+    for (uint64_t row = 0; !a->map && row < rows;) {
+      row = insitu__geometry_line(a, chunk, row, rows, &line);
+      line.at[a->along] += span->first;
+      line.n += span->more;
+      insitu__decoded_use_line(u, &line);
+    }
+  }
+}
+
+/* The first use behind row `now`, or UINT64_MAX. except: this window's is none. */
+static uint64_t insitu__decoded_first(
+    const struct insitu__decoded_uses *u, uint64_t now, const struct insitu__order_window *except) {
+  uint64_t first = UINT64_MAX;
+
+  for (uint64_t i = 0; i < u->n; i++) {
+    bool same = except && u->use[i].lane == except->lane && u->use[i].window == except->index;
+    if (!same && u->use[i].at >= now) first = insitu__base_min(first, u->use[i].at);
+  }
+  return first;
+}
+
+/* Epochs ahead in which an iterator with this plan looks for the next use. */
+static uint64_t insitu__decoded_later(const struct insitu__plan *p) {
+  return insitu__base_max(2, insitu__base_min(3 * p->layout.world, INSITU__DECODED_LATER_MOST));
+}
+
+/* Orders of the epochs that follow one, each at its number % n; and when chunks are used. */
+struct insitu__decoded_clock {
+  struct insitu__order *order;
+  uint64_t n;
+  uint64_t before; /* the time when row 0 of epoch 0 would have been scanned; it may wrap around */
+};
+
+static void insitu__decoded_clock_free(struct insitu__decoded_clock *c) {
+  for (uint64_t i = 0; c->order && i < c->n; i++) insitu__order_free(&c->order[i]);
+  insitu__mem_free(c->order);
+  c->order = NULL;
+}
+
+/* Makes the orders; free them in any case. */
+static insitu_status insitu__decoded_clock_init(
+    struct insitu__decoded_clock *c, const struct insitu__plan *p, uint64_t n, insitu_error *err) {
+  insitu_status status = INSITU_OK;
+
+  c->before = 0;
+  c->n = n;
+  c->order = insitu__mem_alloc(n, sizeof *c->order);
+  if (!c->order)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "cache: no memory for orders of epochs; lower cache_memory");
+  for (uint64_t i = 0; i < n && !status; i++) status = insitu__plan_order(p, i, &c->order[i], err);
+  return status;
+}
+
+/* The order of an epoch. */
+static const struct insitu__order *insitu__decoded_order(
+    struct insitu__decoded_clock *c, uint64_t epoch) {
+  struct insitu__order *o = &c->order[epoch % c->n];
+
+  if (o->epoch != epoch) insitu__order_reset(o, epoch);
+  return o;
+}
+
+/* When a chunk is used next, behind row `now` of an epoch, whose order is o, and not in window
+ * `except`. */
+static uint64_t insitu__decoded_next(struct insitu__decoded_clock *c, const struct insitu__plan *p,
+    const struct insitu__order *o, const struct insitu__geometry_array *a, uint64_t chunk,
+    uint64_t now, const struct insitu__order_window *except) {
+  struct insitu__decoded_uses uses;
+  uint64_t rows = o->batches * p->layout.batch, epoch = o->epoch, first = UINT64_MAX;
+
+  if (a->n_patch) return INSITU__DECODED_NEVER;
+  for (uint64_t k = 0; first == UINT64_MAX; k++) {
+    if (k > c->n) return INSITU__DECODED_NEVER;
+    insitu__decoded_uses(&uses, p, k ? insitu__decoded_order(c, epoch + k) : o, a, chunk);
+    first = insitu__decoded_first(&uses, k ? 0 : now, k ? NULL : except);
+    if (first != UINT64_MAX) first += (epoch + k) * rows + c->before;
+  }
+  return first;
+}
+
+/* An iterator begins, or goes on elsewhere, at row `now` of an epoch: sets its clock, and looks up
+ * when it uses what is here of its own chunks and of those that nobody else uses. NULL: it ends. */
+static void insitu__decoded_move(struct insitu__decoded *d, struct insitu__decoded_clock *c,
+    const struct insitu__plan *p, const struct insitu__order *o, uint64_t now, const void *user) {
+  if (o) c->before = d->now - (o->epoch * o->batches * p->layout.batch + now);
+  for (uint64_t i = 0; i < d->n_pools; i++) {
+    struct insitu__decoded_pool *pool = &d->pool[i];
+    const struct insitu__geometry_array *a = &p->shown->arrays[i];
+    for (uint32_t e = 0; e < pool->n; e++) {
+      struct insitu__decoded_entry *entry = &pool->entry[e];
+      if (!entry->known || (entry->user && entry->user != user)) continue;
+      entry->user = o ? user : NULL;
+      entry->next = INSITU__DECODED_NEVER;
+      if (o) entry->next = insitu__decoded_next(c, p, o, a, entry->chunk, now, NULL);
+      if (entry->next == INSITU__DECODED_NEVER) entry->user = NULL;
+      if (!entry->users) insitu__decoded_settle(pool, entry->place, e);
+    }
+  }
+}
+
+/* ---- what a cache is going to find ---- */
+
+/* A use of a chunk, for insitu__decoded_expect. */
+struct insitu__decoded_event {
+  uint64_t at, next, chunk;
+};
+
+static int insitu__decoded_by_time(const void *x, const void *y) {
+  const struct insitu__decoded_event *a = x, *b = y;
+  return (a->at > b->at) - (a->at < b->at);
+}
+
+/* Chunks of one array that the cache is tried with. */
+struct insitu__decoded_trial {
+  struct insitu__decoded_event *event;
+  uint64_t n, most;
+  double hits, uses; /* in the epochs that count */
+};
+
+/* The uses of every step-th chunk in epochs [0, c->n). */
+static void insitu__decoded_trial_uses(struct insitu__decoded_trial *t,
+    struct insitu__decoded_clock *c, const struct insitu__plan *p,
+    const struct insitu__geometry_array *a, uint64_t step) {
+  uint64_t rows = c->order[0].batches * p->layout.batch;
+
+  for (uint64_t chunk = 0; chunk < a->chunks; chunk += step) {
+    uint64_t first = t->n;
+    for (uint64_t epoch = 0; epoch < c->n; epoch++) {
+      struct insitu__decoded_uses uses;
+      insitu__decoded_uses(&uses, p, insitu__decoded_order(c, epoch), a, chunk);
+      for (uint64_t i = 0; i < uses.n && t->n < t->most; i++)
+        t->event[t->n++] = (struct insitu__decoded_event){
+            .at = epoch * rows + uses.use[i].at, .next = INSITU__DECODED_NEVER, .chunk = chunk};
+    }
+    qsort(t->event + first, t->n - first, sizeof *t->event, insitu__decoded_by_time);
+    for (uint64_t i = first; i + 1 < t->n; i++) t->event[i].next = t->event[i + 1].at;
+  }
+  qsort(t->event, t->n, sizeof *t->event, insitu__decoded_by_time);
+}
+
+/* Tries the cache with the chunks of one array; n: chunks of it that it holds, of `fields` fields
+ * each. False: no memory. */
+static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu__decoded_clock *c,
+    const struct insitu__plan *p, uint64_t i, uint64_t n, uint64_t fields) {
+  const struct insitu__geometry_array *a = &p->geometry->arrays[i];
+  uint64_t each = c->n * INSITU__DECODED_USES; /* of one chunk at most, and mostly much less */
+  uint64_t some = INSITU__DECODED_SAMPLE / 4 * p->layout.world; /* each shows its part of them */
+  uint64_t step = insitu__base_ceil_div(insitu__base_min(a->chunks, UINT64_MAX >> 6) * c->n, some);
+  uint64_t rows = c->order[0].batches * p->layout.batch, from = rows, to = rows * (c->n - 1);
+  struct insitu__decoded_pool pool = {.n = 0};
+
+  t->n = 0;
+  t->most = insitu__base_min(INSITU__DECODED_SAMPLE, insitu__base_ceil_div(a->chunks, step) * each);
+  t->event = insitu__mem_alloc(t->most, sizeof *t->event);
+  uint64_t room = (n + fields * step / 2) / (fields * step);
+  bool ok = t->event && insitu__decoded_pool_init(&pool, (uint32_t)room, 0);
+  if (ok) insitu__decoded_trial_uses(t, c, p, a, step);
+  for (uint64_t k = 0; ok && k < t->n; k++) {
+    const struct insitu__decoded_event *event = &t->event[k];
+    bool found, counts = event->at >= from && event->at < to;
+    struct insitu__decoded_entry *entry =
+        insitu__decoded_touch(&pool, event->chunk, 0, NULL, event->next, &found);
+    if (entry) insitu__decoded_leave(&pool, entry, !found, true);
+    t->uses += counts ? (double)(fields * step) : 0;
+    t->hits += counts && found ? (double)(fields * step) : 0;
+  }
+
+  insitu__decoded_pool_free(&pool);
+  insitu__mem_free(t->event);
+  return ok;
+}
+
+/* The share of the chunks that epochs behind the first find in the cache: tried with all chunks, or
+ * with some of them and as much less room. n: chunks of each array that it holds. */
+static insitu_status insitu__decoded_expect(
+    const struct insitu__plan *p, const uint64_t *n, double *rate, insitu_error *err) {
+  const struct insitu__geometry *g = p->geometry;
+  struct insitu__decoded_clock c;
+  struct insitu__decoded_trial t = {.n = 0};
+  uint64_t *fields = insitu__plan_fields(g);
+  insitu_status status = insitu__decoded_clock_init(&c, p, insitu__decoded_later(p) + 3, err);
+  bool ok = fields != NULL;
+
+  *rate = 0;
+  for (uint64_t i = 0; !status && ok && i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    if (!a->n_patch) {
+      ok = insitu__decoded_trial(&t, &c, p, i, n[i], fields[i]);
+      continue;
+    }
+    double chunks = (double)a->n_fields * (double)a->chunks;
+    t.uses += chunks;
+    t.hits += (double)n[i];
+  }
+
+  if (t.uses > 0) *rate = t.hits / t.uses;
+  insitu__decoded_clock_free(&c);
+  insitu__mem_free(fields);
+  if (status || ok) return status;
+  return insitu__error_set(
+      err, INSITU_E_NOMEM, "plan: no memory to try the cache; give the process more memory");
+}
+
 /* >>device ------------------------------------------------------------------------------------- */
 /* Batches in page-locked memory and on CUDA devices: an iterator's memory there, its uploads, and
  * the events that order them with the streams of whoever trains. Where INSITU_WITH_CUDA is not
@@ -33910,6 +34490,11 @@ struct insitu__loader_tile {
   const struct insitu__geometry_array *array; /* of what the iterator shows */
   const struct insitu__zarr_array *zarr;      /* the loader's, by which caches know the array */
   struct insitu__loader_slot *slot;           /* where it is kept; NULL: rows go into batches */
+  /* In the cache of decoded chunks, or NULL. cell: its memory. fills: the tile is to fill it; else
+   * its rows come from there. filled: it did. */
+  struct insitu__decoded_entry *entry;
+  unsigned char *cell;
+  bool fills, filled;
   uint64_t chunk, field;
   uint64_t base;      /* number of the epoch's first batch */
   uint64_t number;    /* of the batch whose row touched the tile first */
@@ -34129,7 +34714,8 @@ struct insitu_iter {
    * counted, else 0. Each thread has n_arrived entries to itself. */
   uint32_t *arrived;
   uint64_t n_arrived;
-  uint64_t start; /* where the scan began: nobody wants earlier batches */
+  uint64_t start;                     /* where the scan began: nobody wants earlier batches */
+  struct insitu__decoded_clock clock; /* without orders where no decoded chunks are kept */
 
   /* By epoch & 3: the epoch whose end is still to be told, and those that the scan may be in. */
   struct insitu__loader_tally tally[4];
@@ -34145,11 +34731,15 @@ struct insitu_iter {
 
 /* Bytes and numbers that the configuration needs: see insitu__config_footprint. */
 struct insitu__loader_footprint {
-  uint64_t buffer_bytes;                         /* encoded bytes of one chunk */
-  uint64_t whole_bytes;                          /* of insitu__loader_scratch.whole */
-  uint64_t list_entries;                         /* of a tile's row list */
-  uint64_t inflight_bytes;                       /* everything that chunks in flight take */
-  uint64_t cache_slots, slot_bytes, cache_bytes; /* of the indexes of shards; 0: there are none */
+  uint64_t buffer_bytes;            /* encoded bytes of one chunk */
+  uint64_t whole_bytes;             /* of insitu__loader_scratch.whole */
+  uint64_t list_entries;            /* of a tile's row list */
+  uint64_t inflight_bytes;          /* everything that chunks in flight take */
+  uint64_t cache_slots, slot_bytes; /* of the indexes of shards; 0: there are none */
+  uint64_t cache_bytes;             /* of these indexes, and of the cache of decoded chunks */
+  uint64_t *decoded;                /* chunks of each array that this cache holds, or NULL */
+  uint64_t decoded_used;            /* bytes of these, and of all decoded chunks that there are */
+  double decoded_most;
 };
 
 /* What the chunks of an array were like so far, for guesses: see >>part. */
@@ -34223,6 +34813,7 @@ struct insitu__loader_user {
 /* Of a loader: any thread adds, relaxed. Times are nanoseconds. */
 struct insitu__loader_count {
   atomic_uint_least64_t batches, rows, reads, rereads, requests, bytes_read, bytes_decoded;
+  atomic_uint_least64_t cache_hits, cache_misses;
   /* Indexes of shards that insitu_read or open read; `cache` counts the others. */
   atomic_uint_least64_t index_reads, index_bytes;
   atomic_uint_least64_t absent_chunks, bad_chunks, checked_rows, uploads, uploaded_bytes;
@@ -34264,6 +34855,7 @@ struct insitu_loader {
   bool reactor_open;
 
   /* Parts that say themselves who may call them. */
+  struct insitu__decoded decoded; /* no pools: without cache_memory, and with plan_only */
   struct insitu__reactor reactor;
   struct insitu__source source; /* of all arrays */
   struct insitu__cache cache;
@@ -36025,6 +36617,26 @@ static insitu_status insitu__rows_slot_piece(
   return INSITU_OK;
 }
 
+/* Copies the rows that the tile wants from its cell in the cache of decoded chunks, on a worker. */
+static void insitu__rows_cell(struct insitu__loader_tile *t, unsigned worker) {
+  const struct insitu__geometry_array *a = t->array;
+  const struct insitu__loader_slot *slot = t->slot;
+
+  if (!slot) {
+    (void)insitu__rows_piece(t, t->cell, 0, a->chunk_bytes, &t->error); /* it cannot fail */
+    insitu__rows_arrive(t, worker, UINT64_MAX);
+  } else if (slot->last - slot->first < a->rows) {
+    (void)insitu__rows_slot_piece(t, t->cell, 0, a->chunk_bytes, &t->error);
+  } else {
+    memcpy(slot->memory, t->cell, a->chunk_bytes);
+  }
+}
+
+/* The same as the work of a coroutine. */
+static void insitu__rows_cell_work(void *arg, unsigned worker) {
+  insitu__rows_cell(arg, worker);
+}
+
 /* Decodes the tile's buffer and scatters its rows, on a worker. t->status is INSITU_E_ABSENT where
  * the chunk is a shard with holes that are an error: its rows are in their places then, but none of
  * them is counted down. */
@@ -36034,6 +36646,7 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   const struct insitu__geometry_array *a = t->array;
   struct insitu__loader_scratch *s = &ld->scratch[worker];
   bool whole = !t->slot && !a->sample_slowest && a->zarr.codecs.n; /* its rows are interleaved */
+  whole = whole && !t->cell;
   struct insitu__codec_sink sink = {.user = t,
       .direct = insitu__rows_direct,
       .piece = insitu__rows_piece,
@@ -36052,7 +36665,9 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
     sink = insitu__codec_memory(s->whole);
   }
 
-  if (t->slot && t->slot->part) {
+  if (t->cell) {
+    sink = insitu__codec_memory(t->cell);
+  } else if (t->slot && t->slot->part) {
     sink.direct = insitu__rows_slot_direct;
     sink.piece = insitu__rows_slot_piece;
     sink.element = 1;
@@ -36062,7 +36677,7 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
     sink.hole = insitu__rows_hole;
     sink.hole_user = t;
   }
-  insitu__rows_part(t, &sink);
+  if (!t->cell) insitu__rows_part(t, &sink);
   if (t->have.n) sink.have = &t->have;
   t->status = insitu__chain_decode(
       &a->zarr.codecs, &s->codec, t->buffer, t->got, a->chunk_bytes, &sink, &t->error);
@@ -36075,7 +36690,10 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   if (!t->status && whole)
     t->status = insitu__rows_piece(t, s->whole, 0, a->chunk_bytes, &t->error);
   if (!t->status && t->hole.raises) t->status = INSITU_E_ABSENT;
-  if (!t->status) insitu__rows_arrive(t, worker, UINT64_MAX);
+  if (t->status) return;
+  t->filled = t->cell != NULL;
+  if (t->cell) insitu__rows_cell(t, worker);
+  else insitu__rows_arrive(t, worker, UINT64_MAX);
 }
 
 /* Writes the fill value to all rows of an absent or damaged chunk, on a worker. */
@@ -36140,6 +36758,13 @@ static struct insitu__loader_aim insitu__rows_aim(struct insitu__loader_tile *t,
   bool object = stored == UINT64_MAX;
 
   aim.exact = !object || !a->zarr.codecs.n;
+  if (t->cell && !a->zarr.codecs.n) {
+    aim.direct = aim.shared = true;
+    aim.bytes = a->chunk_bytes;
+    t->iov[0] = (struct iovec){t->cell, aim.bytes};
+    if (object) t->iov[aim.n++] = (struct iovec){t->buffer, 1};
+    return aim;
+  }
   if (t->slot && !a->zarr.codecs.n) {
     const struct insitu__loader_slot *slot = t->slot;
     bool part = slot->last - slot->first < a->rows;
@@ -36151,7 +36776,7 @@ static struct insitu__loader_aim insitu__rows_aim(struct insitu__loader_tile *t,
     return aim;
   }
 
-  aim.direct = !t->slot && insitu__rows_aim_direct(t, &aim.shared);
+  aim.direct = !t->slot && !t->cell && insitu__rows_aim_direct(t, &aim.shared);
   if (!aim.direct) {
     aim.bytes = object ? a->bound : stored;
     t->iov[0] = (struct iovec){t->buffer, aim.bytes + object};
@@ -36165,13 +36790,19 @@ static struct insitu__loader_aim insitu__rows_aim(struct insitu__loader_tile *t,
   return aim;
 }
 
-/* After such a read, on a worker: copies rows that have several places, then counts all down. */
+/* After such a read, on a worker: copies rows that have several places, or a cell's rows to their
+ * places, then counts all down. */
 static void insitu__rows_landed(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = arg;
   const struct insitu__geometry_array *a = t->array;
   uint64_t stride = a->row_stride;
   struct insitu__rows_walk w;
 
+  if (t->cell) {
+    t->filled = true;
+    insitu__rows_cell(t, worker);
+    return;
+  }
   for (uint64_t i = t->first; i < t->last; i++) {
     void *from = NULL;
 
@@ -37467,6 +38098,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(device_budget, U64, DEFAULT, 0),
     INSITU__CONFIG_FIELD(cache_dir, TEXT, DESC, 0),
     INSITU__CONFIG_FIELD(cache_budget, U64, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(cache_memory, U64, DEFAULT, 0),
     INSITU__CONFIG_FIELD_WORD(io, insitu__config_io_words, MACHINE, INSITU_IO_EPOLL),
     INSITU__CONFIG_FIELD(inline_io, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(check, FLAG, DEFAULT, 0),
@@ -38185,6 +38817,30 @@ static void insitu__config_footprint_cache(insitu_loader *ld) {
   f->cache_bytes = insitu__cache_bytes((uint32_t)f->cache_slots, f->slot_bytes);
 }
 
+/* The cache of decoded chunks: how many of each array it holds. */
+static insitu_status insitu__config_footprint_decoded(
+    insitu_loader *ld, uint64_t *used, insitu_error *err) {
+  struct insitu__loader_footprint *f = &ld->footprint;
+  const struct insitu__geometry *g = &ld->geometry;
+  uint64_t bytes = ld->config.cache_memory;
+
+  if (!bytes || !g->n_arrays) return INSITU_OK;
+  f->decoded = insitu__mem_alloc(g->n_arrays, sizeof *f->decoded);
+  if (!f->decoded || !insitu__decoded_share(g, bytes, f->decoded, &f->decoded_most, used))
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "open: no memory to share out cache_memory; give the process more memory");
+  f->decoded_used = *used;
+  if (*used) return INSITU_OK;
+  if (f->decoded_most <= 0)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "open: cache_memory keeps nothing, since every array has a codec around its shards; leave "
+        "it out");
+  return insitu__error_set(err, INSITU_E_BUDGET,
+      "open: cache_memory %" PRIu64 " holds no chunk of any array; all decoded chunks take %.0f "
+      "bytes: raise cache_memory, or leave it out",
+      bytes, f->decoded_most);
+}
+
 /* Resolves prefetch_depth and max_inflight, and computes what chunks in flight and the cache of
  * shard indexes take of memory_budget. Refuses what does not fit. */
 static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *err) {
@@ -38211,10 +38867,21 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
   f->inflight_bytes = connections + readers + c->max_inflight * each + c->decode_threads * scratch;
   if (c->on_batch) f->inflight_bytes += c->on_batch_threads * INSITU_CORO_STACK;
   if (f->slot_bytes) insitu__config_footprint_cache(ld);
+  uint64_t decoded = 0;
+  insitu_status status = insitu__config_footprint_decoded(ld, &decoded, err);
+  if (status) return status;
   uint64_t total = insitu__codec_add_saturating(f->inflight_bytes, f->cache_bytes);
   uint64_t kept = insitu__loader_get(&ld->budget.kept), maps = insitu__loader_get(&ld->budget.maps);
   total = insitu__codec_add_saturating(total, kept + maps);
-  if (c->plan_only || total <= c->memory_budget) return INSITU_OK;
+  f->cache_bytes = insitu__codec_add_saturating(f->cache_bytes, decoded);
+  if (c->plan_only) return INSITU_OK;
+  if (total <= c->memory_budget && decoded > c->memory_budget - total)
+    return insitu__error_set(err, INSITU_E_BUDGET,
+        "open: cache_memory takes %" PRIu64 " bytes, and %" PRIu64 " of memory_budget %" PRIu64
+        " are left beside chunks in flight; lower cache_memory below %" PRIu64
+        ", so that iterators have room, too, or raise memory_budget",
+        decoded, c->memory_budget - total, c->memory_budget, c->memory_budget - total);
+  if (total <= c->memory_budget) return INSITU_OK;
 
   char others[160] = "";
   int n = 0;
@@ -38313,6 +38980,15 @@ static void insitu__config_notes(
   if (c->cache_dir && !insitu__config_caches(ld))
     emit(to,
         "cache_dir is not used: the archive is local, and only what remote stores send is kept");
+
+  if (ld->footprint.decoded) {
+    snprintf(note, sizeof note,
+        "cache_memory keeps %" PRIu64 " bytes of decoded chunks, %.3g %% of all %.0f bytes",
+        ld->footprint.decoded_used,
+        100 * (double)ld->footprint.decoded_used / ld->footprint.decoded_most,
+        ld->footprint.decoded_most);
+    emit(to, note);
+  }
 
   if (c->n_options && !insitu__store_is_remote(&ld->source.store))
     emit(to, "options are not used: the archive is local, and they are settings of remote stores");
@@ -39770,13 +40446,13 @@ static insitu_status insitu__tile_fetch_await(
   if (status) return status;
   bool inner = stored != UINT64_MAX;
   struct insitu__loader_aim aim = insitu__rows_aim(t, stored);
-  if (!aim.direct) status = insitu__tile_parts_await(t, key, offset, stored, &done);
+  if (!aim.direct && !t->cell) status = insitu__tile_parts_await(t, key, offset, stored, &done);
   if (status || done) return status;
   offset += aim.offset;
 
   /* A disk cache would write them to the disk first. */
-  t->past_caches =
-      aim.direct && !t->slot && t->iter->sched.past_caches && !a->zarr.source->store.front;
+  t->past_caches = aim.direct && !t->slot && !t->cell && t->iter->sched.past_caches &&
+                   !a->zarr.source->store.front;
   struct insitu__store_tag tag = {.size = UINT64_MAX,
       .give_up = &t->iter->sched.stopping,
       .anew = t->anew,
@@ -39934,6 +40610,11 @@ static void insitu__tile_finish(struct insitu__loader_tile *t) {
   insitu_iter *it = t->iter;
 
   insitu__tile_let_go(t);
+  if (t->entry)
+    insitu__decoded_leave(
+        &ld->decoded.pool[t->array - it->plan.shown->arrays], t->entry, t->fills, t->filled);
+  t->entry = NULL;
+  t->cell = NULL;
   it->sched.inflight[t->order == &it->order[1]]--;
   ld->sched.inflight--;
   ld->sched.n_done++;
@@ -39944,6 +40625,18 @@ static void insitu__tile_finish(struct insitu__loader_tile *t) {
   t->next = ld->sched.free;
   ld->sched.free = t;
   insitu__tile_quiet(it);
+}
+
+/* Whether the tile's rows come from the cache of decoded chunks, once the tile that fills its entry
+ * has done so. If that one could not, this one reads the chunk, and nothing is kept of it. */
+static bool insitu__tile_cell_await(struct insitu__loader_tile *t) {
+  struct insitu__reactor *r = &t->loader->reactor;
+
+  if (!t->entry || t->fills) return false;
+  if (t->entry->loading) insitu__reactor_gate_await(r, &t->entry->loaded);
+  if (!t->entry->there) t->cell = NULL;
+  else insitu__reactor_work_await(r, insitu__rows_cell_work, t);
+  return t->cell != NULL;
 }
 
 /* The coroutine of a chunk, from its key to its end. */
@@ -39965,7 +40658,7 @@ static void insitu__tile_await(void *arg) {
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
   /* Without patches a chunk is touched with all its fields; perhaps no row of the window shows this
    * one. */
-  if (!status && t->first < t->last) {
+  if (!status && t->first < t->last && !insitu__tile_cell_await(t)) {
     t->anew = t->cached = false;
     status = insitu__tile_fetch_await(t, index, key);
     if (insitu__fetch_again(status, t->cached)) {
@@ -40048,13 +40741,17 @@ struct insitu__tile_bunch {
 
 /* Finds the rows of a tile, and points its iovecs to where its bytes go. False: it is left to
  * insitu__tile_await. */
-static bool insitu__tile_try_aim(struct insitu__loader_tile *t) {
+static bool insitu__tile_try_aim(struct insitu__loader_tile *t, unsigned worker) {
   insitu__error_clear(&t->error);
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
   t->run.next = NULL;
   t->aim.n = 0;
   if (insitu__tile_ready(t)) return false;
   if (t->first >= t->last) return true; /* nothing is read */
+  if (t->entry && !t->fills) {
+    insitu__rows_cell(t, worker);
+    return true;
+  }
   t->aim = insitu__rows_aim(t, t->stored);
   t->run.at = t->offset + t->aim.offset;
   t->run.want = t->aim.bytes;
@@ -40210,7 +40907,8 @@ static struct insitu__loader_tile *insitu__tile_try(
 static void insitu__tile_try_bunch(void *arg, unsigned worker) {
   struct insitu__tile_bunch *b = arg;
 
-  for (struct insitu__loader_tile *t = b->first; t; t = t->next) t->done = insitu__tile_try_aim(t);
+  for (struct insitu__loader_tile *t = b->first; t; t = t->next)
+    t->done = insitu__tile_try_aim(t, worker);
   insitu__tile_try_sort(b);
   for (struct insitu__loader_tile *t = b->first; t;) {
     if (t->done && t->aim.n) t = insitu__tile_try(t, worker, &b->missed);
@@ -41585,6 +42283,7 @@ static struct insitu__loader_tile *insitu__pass_tile(insitu_iter *it, uint64_t b
   t->array = &it->plan.shown->arrays[it->sched.scan.array];
   t->zarr = &ld->geometry.arrays[it->sched.scan.array].zarr;
   t->slot = NULL;
+  t->fills = t->filled = false;
   t->chunk = it->sched.scan.chunk;
   t->field = it->sched.scan.field;
   t->base = base;
@@ -41593,6 +42292,25 @@ static struct insitu__loader_tile *insitu__pass_tile(insitu_iter *it, uint64_t b
   t->map = (struct insitu__plan_map){.plan = &it->plan, .order = t->order, .window = &t->window};
   t->ranged = false;
   return t;
+}
+
+/* Looks the tile's chunk up in the cache of decoded chunks. True: it is there. */
+static bool insitu__pass_cached(insitu_iter *it, struct insitu__loader_tile *t) {
+  const struct insitu__plan_scan *s = &it->sched.scan;
+  insitu_loader *ld = it->loader;
+  struct insitu__decoded *d = &ld->decoded;
+  uint64_t now = s->batch * it->plan.layout.batch + s->row;
+  bool found;
+
+  if (!d->n_pools) return false;
+  d->now = insitu__base_max(d->now, it->clock.before + t->base * it->plan.layout.batch + now);
+  uint64_t next =
+      insitu__decoded_next(&it->clock, &it->plan, t->order, t->array, t->chunk, now, &t->window);
+  t->entry = insitu__decoded_touch(&d->pool[s->array], t->chunk, t->field, it, next, &found);
+  t->fills = t->entry && !found;
+  if (t->entry) t->cell = t->entry->memory;
+  insitu__loader_add(found ? &ld->count.cache_hits : &ld->count.cache_misses, 1);
+  return found && t->entry->there;
 }
 
 /* Takes that tile and starts it: alone, or in a bunch. slot: where the chunk is kept, or NULL. */
@@ -41608,7 +42326,9 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base, struct insitu__lo
   it->sched.inflight[t->order == &it->order[1]]++;
   insitu__loader_peak(&ld->count.inflight_peak, ++ld->sched.inflight);
   if (ld->sched.inflight == 1) insitu__reactor_gate_open(&ld->sched.in_flight);
-  if (ld->sched.untried || !insitu__tile_may_try(t)) {
+  bool cached = insitu__pass_cached(it, t), waits = t->entry && !t->fills && !cached;
+  bool tried = cached ? ld->reactor.workers.n > 0 : !waits && !ld->sched.untried;
+  if (!tried || (!cached && !insitu__tile_may_try(t))) {
     ld->sched.untried -= ld->sched.untried > 0;
     insitu__pass_spawn(t, insitu__tile_await);
     return;
@@ -41924,6 +42644,7 @@ static void insitu__pass_bank_free(const insitu_iter *it, struct insitu__loader_
 
 /* Frees what goes with an iterator's plan: orders, the ring, tables. */
 static void insitu__pass_tables_free(insitu_iter *it) {
+  insitu__decoded_clock_free(&it->clock);
   insitu__kept_free(it->kept);
   insitu__mem_free(it->ring);
   insitu__mem_free(it->arrived);
@@ -42074,6 +42795,9 @@ static insitu_status insitu__pass_iter_orders(
     status = insitu__plan_order(&it->plan, epoch, &it->order[i], err);
   }
 
+  if (!status && it->loader->footprint.decoded)
+    status =
+        insitu__decoded_clock_init(&it->clock, &it->plan, insitu__decoded_later(&it->plan), err);
   if (status) return status;
   it->batches = it->order[0].batches;
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
@@ -42395,6 +43119,7 @@ static void insitu__pass_turn(struct insitu__pass_move *m) {
 #define INSITU__PASS_SWAP(member) insitu__pass_swap(&it->member, &other->member, sizeof it->member)
   INSITU__PASS_SWAP(plan);
   INSITU__PASS_SWAP(order);
+  INSITU__PASS_SWAP(clock);
   INSITU__PASS_SWAP(batches);
   INSITU__PASS_SWAP(n_ring);
   INSITU__PASS_SWAP(n_slabs);
@@ -42466,6 +43191,9 @@ static void insitu__pass_move_await(void *arg) {
   for (uint64_t i = 0; i < 2; i++) insitu__order_reset(&it->order[i], epoch + ((epoch ^ i) & 1));
   it->sched.scan_epoch = epoch;
   insitu__plan_scan_seek(&it->sched.scan, &it->order[epoch & 1], number % it->batches);
+  if (it->loader->decoded.n_pools)
+    insitu__decoded_move(&it->loader->decoded, &it->clock, &it->plan, it->sched.scan.order,
+        number % it->batches * it->plan.layout.batch, it);
   it->sched.stopping = false;
 }
 
@@ -42484,6 +43212,7 @@ static void insitu__pass_unlist_await(void *arg) {
   insitu_iter **link = &it->loader->sched.iters;
   while (*link != it) link = &(*link)->sched.next_iter;
   *link = it->sched.next_iter;
+  insitu__decoded_move(&it->loader->decoded, &it->clock, &it->plan, NULL, 0, it);
 }
 
 /* Takes an iterator out of the loader's list, which must not fail: without memory for a coroutine
@@ -43275,6 +44004,8 @@ static bool insitu__open_tiles(insitu_loader *ld) {
   bool ok =
       ld->arrays && ld->scratch && ld->tiles &&
       insitu__cache_init(&ld->cache, (uint32_t)ld->footprint.cache_slots, ld->footprint.slot_bytes);
+  if (ok && ld->footprint.decoded)
+    ok = insitu__decoded_init(&ld->decoded, g, ld->footprint.decoded);
   for (uint64_t i = 0; ok && i < ld->config.decode_threads; i++)
     insitu__codec_scratch_init(&ld->scratch[i].codec);
   for (uint64_t i = ld->config.max_inflight; ok && i-- > 0;) {
@@ -43303,6 +44034,8 @@ static void insitu__open_destroy(insitu_loader *ld) {
   if (ld->reactor_open) insitu__reactor_close(&ld->reactor);
   insitu__source_close(&ld->source);
   insitu__cache_free(&ld->cache);
+  insitu__decoded_free(&ld->decoded);
+  insitu__mem_free(ld->footprint.decoded);
   for (uint64_t i = 0; ld->tiles && i < ld->config.max_inflight; i++) {
     insitu__mem_free(ld->tiles[i].box);
     insitu__mem_free(ld->tiles[i].wanted);
@@ -43892,6 +44625,8 @@ static const struct insitu__describe_stat insitu__describe_list[] = {
     INSITU__DESCRIBE_FROM(disk_hits, U64, source.disk.hits),
     INSITU__DESCRIBE_FROM(disk_misses, U64, source.disk.misses),
     INSITU__DESCRIBE_FROM(disk_bytes, U64, source.disk.bytes),
+    INSITU__DESCRIBE_COUNT(cache_hits),
+    INSITU__DESCRIBE_COUNT(cache_misses),
     INSITU__DESCRIBE_COUNT(uploads),
     INSITU__DESCRIBE_COUNT(uploaded_bytes),
     INSITU__DESCRIBE_COUNT(pinned_bytes),
@@ -43987,7 +44722,8 @@ static const struct insitu__text_field insitu__describe_plan[] = {
     INSITU__DESCRIBE_PLAN(gather_bytes, U64), INSITU__DESCRIBE_PLAN(slab_bytes, U64),
     INSITU__DESCRIBE_PLAN(device_bytes, U64), INSITU__DESCRIBE_PLAN(table_bytes, U64),
     INSITU__DESCRIBE_PLAN(fixed_bytes, U64), INSITU__DESCRIBE_PLAN(inflight_bytes, U64),
-    INSITU__DESCRIBE_PLAN(cache_bytes, U64), INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
+    INSITU__DESCRIBE_PLAN(cache_bytes, U64), INSITU__DESCRIBE_PLAN(hit_rate, DOUBLE),
+    INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
 
 /* , "name": [1, 2]   of n 64-bit integers */
 static void insitu__describe_numbers(
@@ -44498,6 +45234,9 @@ INSITU_DEF insitu_status insitu_loader_plan(
       insitu__kept_choose(ld, &p, ld->config.assembly, out->span, out->slabs, held, &choice, err);
   if (status) return status;
   out->decode_amplification = insitu__public_decode_amplification(ld, &p, out->amplification);
+  if (ld->footprint.decoded)
+    status = insitu__decoded_expect(&p, ld->footprint.decoded, &out->hit_rate, err);
+  if (status) return status;
   out->assembly = choice.gather ? INSITU_GATHER : INSITU_SCATTER;
   out->kept_bytes = choice.gather ? choice.size.bytes : 0;
   out->scatter_bytes = choice.scatter_bytes;

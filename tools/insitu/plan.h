@@ -245,6 +245,7 @@ static const struct plan_row {
     PLAN_ROW("amplification: reads of each", RATIO, plan.amplification),
     PLAN_ROW("decodes of each, in parts", RATIO, plan.decode_amplification),
     PLAN_ROW("dedup: uses of each read", RATIO, plan.dedup),
+    PLAN_ROW("share found in cache_memory", RATIO, plan.hit_rate),
     PLAN_ROW("decoded, if whole", BYTES, plan.read_bytes), {"mixing", NULL, PLAN_TITLE, 0},
     PLAN_ROW("units that are moved", COUNT, plan.units),
     PLAN_ROW("samples of a unit", COUNT, plan.unit_rows), PLAN_ROW("lanes", COUNT, plan.lanes),
@@ -261,7 +262,7 @@ static const struct plan_row {
     PLAN_ROW("and kept chunks, if gathered", BYTES, plan.gather_bytes),
     PLAN_ROW("fixed arrays, of the loader", BYTES, plan.fixed_bytes),
     PLAN_ROW("chunks in flight, of the loader", BYTES, plan.inflight_bytes),
-    PLAN_ROW("indexes of shards, coordinate", BYTES, plan.cache_bytes),
+    PLAN_ROW("indexes, coordinates, caches", BYTES, plan.cache_bytes),
     PLAN_ROW("together", BYTES, memory_bytes)};
 
 static void plan_print_cell(const struct plan_row *row, const struct plan_cost *c) {

@@ -1,0 +1,403 @@
+/* Decoded chunks that are kept for later epochs: the same batches, states and errors as without
+ * them, whatever is drawn; hits beside the exact optimum; what is printed beside what is found. */
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+#include <math.h>
+
+enum { TIME = 96, LAT = 6, LON = 7, MOST = 6, OUTPUTS = 4 };
+static struct support_array t = {.name = "t",
+                                .ndim = 3,
+                                .shape = {TIME, LAT, LON},
+                                .dtype = INSITU_F32,
+                                .dims = "[\"time\",\"lat\",\"lon\"]"},
+                            s = {.name = "s",
+                                .ndim = 3,
+                                .shape = {LAT, TIME, LON},
+                                .dtype = INSITU_I16,
+                                .fill = "7",
+                                .dims = "[\"lat\",\"time\",\"lon\"]"};
+static const int64_t in[] = {-2, -1, 0, 1}, out[MOST] = {1, 2, 3, 4, 7, 12}, odd[] = {3, -1, 3};
+static const insitu_variable variables[] = {
+    {.label = "t_in", .path = "t", .into = "x", .steps = in, .n_steps = 4, .dtype = INSITU_F64},
+    {.label = "s_in", .path = "s", .into = "x", .steps = in, .n_steps = 4},
+    {.label = "y", .path = "t", .steps = out, .n_steps = MOST},
+    {.label = "z", .path = "s", .steps = odd, .n_steps = 3, .select = "lat=[::-2]; lon=[1,4]"},
+    {.label = "now", .path = "t", .select = "lat=[2]"}};
+static const char *const outputs[OUTPUTS] = {"x", "y", "z", "now"};
+static const uint64_t steps[OUTPUTS] = {4, MOST, 3, 1};
+
+/* Arrays that are chunked, stored and left out at random. */
+static const char *make_archive(const char *name) {
+  const char *root = support_path(name);
+  struct support_array *both[2] = {&t, &s};
+  int format = 2 + (int)support_below(2);
+  for (int i = 0; i < 2; i++) {
+    struct support_array *a = both[i];
+    bool sharded = format == 3 && support_below(2);
+    a->format = format;
+    a->zstd = support_below(2);
+    a->big = format == 2 && support_below(2);
+    a->fortran = support_below(3) == 0;
+    a->absent = support_below(3) ? 0 : 2 + (int)support_below(5);
+    for (int d = 0; d < 3; d++) a->chunk[d] = 1 + support_below(a->shape[d] / 2);
+    for (int d = 0; d < 3; d++) a->shard[d] = sharded ? 1 + support_below(3) : 0;
+    support_make(root, a);
+  }
+  return root;
+}
+
+static insitu_stats stats_of(const insitu_loader *ld) {
+  insitu_stats st;
+  assert_int_equal(insitu_loader_stats(ld, &st, NULL), INSITU_OK);
+  return st;
+}
+
+/* Two batches are the same, down to the bytes and the state behind them. */
+static void same(const insitu_batch *a, const insitu_batch *b) {
+  assert_int_equal(a->index, b->index);
+  assert_int_equal(a->epoch, b->epoch);
+  assert_int_equal(a->rows, b->rows);
+  assert_memory_equal(a->sample_indices, b->sample_indices, a->rows * sizeof(int64_t));
+  assert_memory_equal(&a->after, &b->after, sizeof a->after);
+  for (uint64_t o = 0; o < a->n_arrays; o++) {
+    assert_int_equal(a->arrays[o].bytes, b->arrays[o].bytes);
+    if (memcmp(a->arrays[o].data, b->arrays[o].data, a->arrays[o].bytes) != 0)
+      fail_msg(
+          "epoch %d, batch %d: array %s differs", (int)a->epoch, (int)a->index, a->arrays[o].name);
+  }
+}
+
+/* Whatever the next call gives is the same of both. */
+static insitu_status step(insitu_iter *const it[2], insitu_batch *b[2]) {
+  insitu_error err[2];
+  insitu_status status[2];
+  for (int i = 0; i < 2; i++) status[i] = insitu_iter_next(it[i], 20000, &b[i], &err[i]);
+  if (status[0] != status[1])
+    fail_msg("without %s %s, with a cache %s %s", insitu_status_name(status[0]), err[0].message,
+        insitu_status_name(status[1]), err[1].message);
+  if (status[0] == INSITU_OK) same(b[0], b[1]);
+  return status[0];
+}
+
+/* What does not change the order is drawn for each loader. */
+static void draw_resources(insitu_loader_desc *d) {
+  int m;
+  do m = (int)support_below(MODES);
+  while (!mode_usable(m));
+  d->io = modes[m].io;
+  d->inline_io = modes[m].inline_io;
+  d->prefetch_depth = support_below(7);
+  d->max_inflight = support_below(7);
+  d->decode_threads = support_below(4);
+  d->hold_epoch = (int32_t)support_below(2);
+}
+
+/* Jumps, states, fewer steps, two iterators of one loader: with any cache as without one. */
+static void drawn(void **state) {
+  (void)state;
+  uint64_t hits = 0;
+  for (int round = 0; round < support_rounds(60); round++) {
+    const char *root = make_archive("decoded");
+    insitu_loader *ld[2];
+    insitu_iter *it[2][2];
+    insitu_batch *b[2];
+    insitu_state after;
+    bool known = false;
+    int32_t world = 1 + (int32_t)support_below(2), rank = (int32_t)support_below((uint64_t)world);
+    uint64_t batch = 2 * (1 + support_below(4)), block = 2 * (1 + support_below(12)),
+             unit = 1 + support_below(3);
+    for (int i = 0; i < 2; i++) {
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = root,
+          .variables = variables,
+          .n_variables = sizeof variables / sizeof *variables,
+          .sample_dim = "time",
+          .batch_size = batch,
+          .block_chunks = block,
+          .unit_chunks = unit,
+          .lanes = 2,
+          .rank = rank,
+          .world = world,
+          .split = {{.start = 0, .stop = 60}, {.start = 60, .stop = 96}},
+          .split_spill = 1,
+          .on_absent_chunk = INSITU_FILL,
+          .assembly = (int32_t)support_below(3),
+          .cache_memory = i ? 10000 + support_below(60000) : 0};
+      draw_resources(&d);
+      ld[i] = open_or_fail(&d);
+      for (int k = 0; k < 2; k++)
+        it[k][i] = open_iter_or_fail(ld[i],
+            &(insitu_iter_desc){.api = INSITU_API, .order = 1 + k, .split = INSITU_TRAIN + k});
+    }
+
+    for (int n = 0; n < 120; n++) {
+      int what = (int)support_below(60);
+      insitu_error err;
+      int k = support_below(4) == 0;
+      uint64_t some = support_below(5), o = support_below(OUTPUTS - 1);
+      for (int i = 0; i < 2; i++) {
+        insitu_status status = INSITU_OK;
+        if (what == 0) status = insitu_iter_set_epoch(it[k][i], some, &err);
+        if (what == 1 && known) status = insitu_iter_restore(it[0][i], &after, &err);
+        if (what == 2) status = insitu_iter_set_epoch(it[k][i], some, &err);
+        if (what == 2 && !status)
+          status = insitu_iter_set_steps(it[k][i], outputs[o], 1 + some % steps[o], &err);
+        if (status) fail_msg("%s", err.message);
+      }
+      if (step(it[k], b) != INSITU_OK) continue;
+      if (k == 0) after = b[0]->after;
+      known = known || k == 0;
+      for (int i = 0; i < 2; i++) insitu_batch_release(&b[i]);
+    }
+
+    insitu_stats st = stats_of(ld[1]);
+    hits += st.cache_hits;
+    assert_true(st.cache_hits + st.cache_misses > 0);
+    assert_int_equal(stats_of(ld[0]).cache_hits + stats_of(ld[0]).cache_misses, 0);
+    assert_true(st.memory_promised <= insitu_loader_config(ld[1])->memory_budget);
+    for (int k = 0; k < 2; k++)
+      for (int i = 0; i < 2; i++) insitu_iter_close(&it[k][i]);
+    for (int i = 0; i < 2; i++) insitu_loader_close(&ld[i]);
+    support_remove(root);
+  }
+  assert_true(hits > 0);
+}
+
+/* ---- beside the optimum ---- */
+
+enum { EPOCHS = 6, AHEAD = 8 };
+
+/* The use of a chunk, and when it is used again. */
+struct use {
+  uint64_t chunk, next;
+};
+
+/* Hits of the optimum: of the chunks that are kept and the one that is used, the one whose next use
+ * is furthest goes. hits[e]: in epoch e. end[e]: uses before the end of epoch e. */
+static void optimum(struct use *use, uint64_t n, uint64_t chunks, uint64_t room,
+    const uint64_t *end, uint64_t *hits) {
+  uint64_t *last = calloc(chunks, sizeof *last), *next = calloc(chunks, sizeof *next), kept = 0;
+  bool *here = calloc(chunks, sizeof *here);
+  assert_true(last && next && here);
+  for (uint64_t c = 0; c < chunks; c++) last[c] = UINT64_MAX;
+  for (uint64_t i = n; i-- > 0;) {
+    use[i].next = last[use[i].chunk];
+    last[use[i].chunk] = i;
+  }
+  memset(hits, 0, (EPOCHS + AHEAD) * sizeof *hits);
+  for (uint64_t i = 0, e = 0; i < n; i++) {
+    uint64_t c = use[i].chunk, worst = c;
+    while (i >= end[e]) e++;
+    hits[e] += here[c];
+    kept += !here[c];
+    here[c] = true;
+    next[c] = use[i].next;
+    if (kept <= room) continue;
+    for (uint64_t k = 0; k < chunks; k++)
+      if (here[k] && next[k] > next[worst]) worst = k;
+    here[worst] = false;
+    kept--;
+  }
+  free(last);
+  free(next);
+  free(here);
+}
+
+/* One lane: a window has `window` rows; each touches the chunks of its samples, and of the samples
+ * `offset` further. */
+struct world_case {
+  uint64_t samples, rows, block; /* of a chunk, chunks of a window */
+  int64_t offset;
+  int32_t world;
+  double share; /* of the chunks that fit */
+};
+
+static insitu_loader *open_case(
+    const char *root, const struct world_case *c, uint64_t cache, insitu_variable v[2]) {
+  v[0] = (insitu_variable){.label = "x", .path = "a"};
+  v[1] = (insitu_variable){.label = "y", .path = "a", .offset = c->offset};
+  return open_or_fail(&(insitu_loader_desc){.api = INSITU_API,
+      .url = root,
+      .variables = v,
+      .n_variables = c->offset ? 2 : 1,
+      .batch_size = 8,
+      .unit_chunks = 1,
+      .block_chunks = c->block,
+      .lanes = (uint64_t)c->world,
+      .world = c->world,
+      .split = {{.fraction = 1}},
+      .hold_epoch = 1,
+      .max_inflight = 4,
+      .assembly = INSITU_SCATTER,
+      .cache_memory = cache});
+}
+
+/* Reads an epoch; `use` gets the chunks of each row, but those that the window has touched. */
+static uint64_t read_epoch(insitu_iter *it, const struct world_case *c, struct use *use, uint64_t n,
+    uint64_t *stamp, uint64_t *window_number) {
+  insitu_batch *b;
+  insitu_error err;
+  insitu_status status;
+  uint64_t row = 0, length = c->block * c->rows;
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    for (uint64_t r = 0; r < b->rows; r++, row++) {
+      if (row % length == 0) ++*window_number;
+      for (int v = 0; v < (c->offset ? 2 : 1); v++) {
+        uint64_t chunk = (uint64_t)(b->sample_indices[r] + v * c->offset) / c->rows;
+        if (stamp[chunk] == *window_number) continue;
+        stamp[chunk] = *window_number;
+        if (use) use[n] = (struct use){.chunk = chunk};
+        n++;
+      }
+    }
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s", err.message);
+  return n;
+}
+
+static void beside_optimum(const struct world_case *c) {
+  const char *root = support_path("optimum");
+  uint64_t all = c->samples + (uint64_t)c->offset, chunks = (all + c->rows - 1) / c->rows, n = 0,
+           number = 0, end[EPOCHS + AHEAD];
+  struct support_array a = {.name = "a",
+      .ndim = 2,
+      .shape = {all, 16},
+      .chunk = {c->rows, 16},
+      .shard = {50, 1},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .dims = "[\"time\",\"x\"]"};
+  support_make(root, &a);
+  struct use *use = calloc((EPOCHS + AHEAD) * 3 * chunks, sizeof *use);
+  uint64_t *stamp = calloc(chunks, sizeof *stamp), hits[EPOCHS + AHEAD];
+  assert_true(use && stamp);
+  insitu_variable v[2];
+  insitu_iter_desc pass = {.api = INSITU_API, .order = INSITU_SHUFFLED};
+  insitu_loader *ld = open_case(root, c, 0, v);
+  insitu_iter *it = open_iter_or_fail(ld, &pass);
+  for (int e = 0; e < EPOCHS + AHEAD; e++) end[e] = n = read_epoch(it, c, use, n, stamp, &number);
+  uint64_t reads = stats_of(ld).reads;
+  if (c->world == 1) assert_int_equal(reads, n);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+
+  /* What a chunk takes of the cache is told by one that holds all. */
+  insitu_plan plan, whole;
+  insitu_error err;
+  ld = open_case(root, c, 0, v);
+  if (insitu_loader_plan(ld, &pass, &plan, &err)) fail_msg("%s", err.message);
+  insitu_loader_close(&ld);
+  ld = open_case(root, c, UINT64_C(1) << 30, v);
+  if (insitu_loader_plan(ld, &pass, &whole, &err)) fail_msg("%s", err.message);
+  insitu_loader_close(&ld);
+  uint64_t each = (whole.cache_bytes - plan.cache_bytes) / chunks;
+  assert_int_equal(each * chunks, whole.cache_bytes - plan.cache_bytes);
+  uint64_t room = (uint64_t)(c->share * (double)chunks);
+  ld = open_case(root, c, room * each, v);
+  if (insitu_loader_plan(ld, &pass, &plan, &err)) fail_msg("%s", err.message);
+  it = open_iter_or_fail(ld, &pass);
+  uint64_t found[EPOCHS], before = 0, uses = 0, sum = 0, best = 0, late = 0, late_uses = 0;
+  for (int e = 0; e < EPOCHS; e++) {
+    (void)read_epoch(it, c, NULL, 0, stamp, &number);
+    found[e] = stats_of(ld).cache_hits - before;
+    before += found[e];
+  }
+  insitu_stats st = stats_of(ld);
+  assert_int_equal(st.cache_hits + st.cache_misses, end[EPOCHS - 1]);
+  assert_int_equal(st.reads, st.cache_misses);
+  room = room < chunks ? room : chunks;
+  optimum(use, n, chunks, room, end, hits);
+  for (int e = 1; e < EPOCHS; e++) {
+    sum += found[e];
+    best += hits[e];
+    uses += end[e] - end[e - 1];
+    if (e < EPOCHS / 2) continue; /* of several ranks, the first epochs bring chunks that are new */
+    late += found[e];
+    late_uses += end[e] - end[e - 1];
+  }
+  double rate = (double)sum / (double)uses;
+  print_message("    %4d chunks, world %d, room %4d: found %.4f, optimum %.4f, printed %.4f\n",
+      (int)chunks, c->world, (int)room, rate, (double)best / (double)uses, plan.hit_rate);
+  assert_true((double)sum >= 0.99 * (double)best);
+  assert_true(sum <= best + uses / 1000);
+  assert_true(rate >= (double)room / (double)chunks / c->world - 0.001);
+  /* Epochs differ: three deviations of so many uses, which depend on each other a little. */
+  double spread = 3 * sqrt(plan.hit_rate * (1 - plan.hit_rate) / (double)late_uses);
+  double differ = fabs((double)late / (double)late_uses - plan.hit_rate);
+  assert_true(differ <= (c->world > 1 ? spread : 0.01));
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  free(use);
+  free(stamp);
+  support_remove(root);
+}
+
+static void optima(void **state) {
+  (void)state;
+  static const struct world_case cases[] = {
+      {.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 0.1},
+      {.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 0.4},
+      {.samples = 1600, .rows = 1, .block = 400, .world = 1, .share = 0.8},
+      {.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 1.5},
+      {.samples = 3200, .rows = 4, .block = 8, .offset = 1, .world = 1, .share = 0.2},
+      {.samples = 3200, .rows = 2, .block = 100, .offset = 7, .world = 1, .share = 0.5},
+      {.samples = 3200, .rows = 1, .block = 8, .world = 4, .share = 0.1},
+      {.samples = 3200, .rows = 1, .block = 8, .world = 4, .share = 0.5}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) beside_optimum(&cases[i]);
+}
+
+/* ---- what does not fit ---- */
+
+static void refused(void **state) {
+  (void)state;
+  const char *root = support_path("refused");
+  struct support_array a = {.name = "a",
+      .ndim = 2,
+      .shape = {64, 4096},
+      .chunk = {4, 4096},
+      .dtype = INSITU_F32,
+      .format = 2,
+      .dims = "[\"time\",\"x\"]"};
+  support_make(root, &a);
+  insitu_variable v = {.label = "x", .path = "a"};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = 4,
+      .max_inflight = 4,
+      .prefetch_depth = 2,
+      .split = {{.fraction = 1}},
+      .cache_memory = 65536};
+  insitu_loader *ld = NULL;
+  insitu_error err;
+  assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_E_BUDGET);
+  assert_non_null(strstr(err.message, "cache_memory 65536 holds no chunk"));
+  d.cache_memory = 1u << 30; /* only as much is taken as all chunks need */
+  d.memory_budget = 64u << 20;
+  ld = open_or_fail(&d);
+  assert_true(stats_of(ld).memory_promised < 64u << 20);
+  insitu_plan p, none;
+  insitu_iter_desc pass = {.api = INSITU_API};
+  assert_int_equal(insitu_loader_plan(ld, &pass, &p, &err), INSITU_OK);
+  assert_true(p.hit_rate == 1);
+  insitu_loader_close(&ld);
+  d.cache_memory = 0;
+  ld = open_or_fail(&d);
+  assert_int_equal(insitu_loader_plan(ld, &pass, &none, &err), INSITU_OK);
+  assert_true(none.hit_rate == 0);
+  insitu_loader_close(&ld);
+  d.cache_memory = 1u << 20;
+  d.memory_budget = none.inflight_bytes + none.cache_bytes + 65536;
+  assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_E_BUDGET);
+  assert_non_null(strstr(err.message, "lower cache_memory below 65536"));
+  support_remove(root);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(drawn), cmocka_unit_test(optima), cmocka_unit_test(refused)};
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
