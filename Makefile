@@ -351,6 +351,11 @@ bench: deps-ci
 	@$(MAKE) --no-print-directory $(BUILD)/bench
 	$(BUILD)/bench $(BENCH)
 
+# Requests in flight to a remote store, found by the loader, beside the best fixed number: its first comment says how
+$(BUILD)/bench_tuned: tools/bench/bench_tuned.c $(wildcard tools/bench/*.h) tests/support/server.h insitubatch.h
+	@mkdir -p $(@D)
+	$(CC) $(TEST_FLAGS) -Itools/bench -O2 -o $@ $< $(LIBS)
+
 # The same rows, this header and the one of a commit in turns in one process: make bench-against BASE=COMMIT
 BASE ?= HEAD
 bench-against: deps-ci

@@ -9120,7 +9120,9 @@ static bool insitu__names_proxy(const char *proxy, char out[256]) {
  * throughput that jumps ends the pause: the world has changed.
  *
  * A window with less than three quarters of its limit in flight is no evidence: what consumes the
- * bytes is slower, and the chosen limit stays. A server that asks to slow down halves it.
+ * bytes is slower, and the chosen limit stays. But where the consumer waits nevertheless, something
+ * else bounds the requests, prefetch_depth for one, and the search begins at as many as there are.
+ * A server that asks to slow down halves the limit.
  * Throughput decides, and latency only when the first test begins: latency also rises where a
  * server is worth more requests. Ranks that share a full server each gain by more requests, and so
  * come to the same limit, `most`; with the same limit they have equal shares.
@@ -9131,6 +9133,8 @@ static bool insitu__names_proxy(const char *proxy, char out[256]) {
 #define INSITU__TUNE_ANSWERS 32
 /* duration of a window, at least, so that bursts even out */
 #define INSITU__TUNE_SHORT 50000000
+/* time without any request that ends a window */
+#define INSITU__TUNE_IDLE 5000000
 /* pairs of windows after which a test without a result ends */
 #define INSITU__TUNE_PAIRS 8
 /* windows of a pause: before the first test; behind one failure; behind many */
@@ -9148,7 +9152,7 @@ struct insitu__tune {
   bool again;             /* the last test had a success in the same direction */
   bool settled;           /* neither a higher nor a lower limit was better */
   unsigned failures;      /* of tests since the last success */
-  unsigned wait, pause;   /* windows until the next test, and behind the next failure */
+  uint64_t wait, pause;   /* windows until the next test, and behind the next failure */
   double usual;           /* bytes a nanosecond at the chosen limit; 0: not known */
 
   /* The test. */
@@ -9158,12 +9162,15 @@ struct insitu__tune {
 
   /* The window. */
   uint64_t skip, answers, bytes;
+  uint64_t hungry;     /* answers for which somebody waited */
   int64_t since, last; /* its begin, and the latest event */
   double area, waited; /* requests in flight over time; latencies */
 
   /* The shortest latency so far, and the mean of the latest window at the chosen limit. */
   double shortest, latency;
   uint64_t told; /* the limit that insitu__tune_news has told; 0: none */
+  bool slowed;   /* the server asked to slow down, and no window was full since */
+  bool awaited;  /* set by the loader: a call of next waits for a batch */
 };
 
 /* Whether the search has settled at a limit that is not about the one that was told before. */
@@ -9184,7 +9191,7 @@ static void insitu__tune_init(struct insitu__tune *t, uint64_t n, bool on) {
 }
 
 static void insitu__tune_open(struct insitu__tune *t, int64_t now) {
-  t->answers = t->bytes = 0;
+  t->answers = t->bytes = t->hungry = 0;
   t->since = t->last = now;
   t->area = t->waited = 0;
 }
@@ -9235,7 +9242,8 @@ static void insitu__tune_decide(struct insitu__tune *t, bool better) {
     t->usual = t->rate[1];
     t->wide |= t->again;
     t->again = true;
-    t->failures = t->wait = 0;
+    t->failures = 0;
+    t->wait = 0;
     t->pause = INSITU__TUNE_PAUSE;
     t->settled = false;
   } else {
@@ -9288,9 +9296,14 @@ static void insitu__tune_judge(struct insitu__tune *t, int64_t now, uint64_t in_
   double took = (double)(now - t->since), rate = (double)t->bytes / took;
 
   if (t->limit == (double)t->chosen) t->latency = t->waited / (double)t->answers;
-  if (t->area < 0.75 * t->limit * took || !t->bytes) {
+  double mean = t->area / took; /* requests in flight */
+  bool full = mean >= 0.75 * t->limit;
+  bool hungry = 4 * t->hungry >= t->answers && !t->slowed;
+  t->slowed &= !full;
+  if ((!full && !hungry) || !t->bytes) {
     t->other = 0;
   } else if (!t->other) {
+    if (!full) t->chosen = (uint64_t)(1.25 * mean) + 1; /* at most the limit */
     insitu__tune_rest(t, rate);
   } else {
     t->rate[t->limit == (double)t->other] = rate;
@@ -9304,7 +9317,11 @@ static void insitu__tune_judge(struct insitu__tune *t, int64_t now, uint64_t in_
 
 /* The number of requests in flight is about to change from in_flight. */
 static void insitu__tune_count(struct insitu__tune *t, int64_t now, uint64_t in_flight) {
-  if (!t->last) t->since = t->last = now;
+  if (!in_flight && now - t->last > INSITU__TUNE_IDLE) {
+    t->skip = 0;
+    insitu__tune_open(t, now);
+  }
+
   t->area += (double)in_flight * (double)(now - t->last);
   t->last = now;
 }
@@ -9324,6 +9341,7 @@ static void insitu__tune_done(
   }
 
   t->answers++;
+  t->hungry += t->awaited;
   t->bytes += bytes;
   t->waited += latency;
   /* Whole rounds of all requests, since they may come in waves. */
@@ -9341,6 +9359,7 @@ static void insitu__tune_throttled(struct insitu__tune *t, int64_t now, uint64_t
   t->other = 0;
   t->up = true;
   t->wide = t->again = t->settled = false;
+  t->slowed = true;
   t->failures = 0;
   t->usual = 0;
   t->pause = insitu__base_min(2 * t->pause, INSITU__TUNE_LONGEST);
@@ -35231,12 +35250,20 @@ static void insitu__report_warn(insitu_loader *ld) {
   ld->sched.warned_at = insitu__report_clock(ld);
 }
 
-/* Logs at how many requests in flight a remote store has settled. Called by the pump, as
- * insitu__report_warn. */
+/* Tells the search of >>tune whether somebody waits for a batch, and logs where it has settled.
+ * Called by the pump, as insitu__report_warn. */
 static void insitu__report_tuned(insitu_loader *ld) {
   struct insitu__tune *t = ld->sched.tune;
 
-  if (!t || !insitu__tune_news(t)) return;
+  if (!t || !t->on) return;
+  t->awaited = false;
+  for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter) {
+    pthread_mutex_lock(&it->lock);
+    t->awaited |= it->shared.next_began != 0;
+    pthread_mutex_unlock(&it->lock);
+  }
+
+  if (!insitu__tune_news(t)) return;
   insitu__report_log(ld, 2,
       "requests in flight: %" PRIu64 " of at most %.0f, which bring %.1f MB/s; %.1f ms a request",
       t->chosen, t->most, t->usual * 1e3, t->latency / 1e6);

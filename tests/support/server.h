@@ -54,6 +54,7 @@ enum {
   SERVER_LOG = 1 << 16,  /* requests that are remembered */
   /* bodies from here on go out by sendfile, smaller ones with their header in one call */
   SERVER_SENDFILE = 1 << 15,
+  SERVER_SLICE = 1 << 14, /* bytes of a connection's turn, where bandwidth is limited */
   SERVER_EVENTS = 256
 };
 #define SERVER_ARENA ((uint64_t)1 << 34) /* address space for objects in memory */
@@ -99,6 +100,7 @@ struct server_options {
   const char *folder; /* its files are objects, besides those that are put */
   int64_t latency_ms; /* of every answer */
   uint64_t rate;      /* bytes per second and connection; 0: no limit */
+  uint64_t bandwidth; /* bytes per second of all connections together; 0: no limit */
   uint64_t seed;      /* of rules with a probability */
   bool chunked;       /* answers have Transfer-Encoding: chunked and no Content-Length */
   bool no_log;
@@ -214,6 +216,7 @@ struct server__connection {
   int body_fd;
   bool close_fd;
   uint64_t body_offset, cut_at, stall_at, drip, drip_at;
+  uint64_t booked; /* bytes of the answer whose turn has come */
   bool reset;
   int64_t stall_ns, drip_ns, wake; /* INT64_MAX: not by time */
 };
@@ -243,6 +246,7 @@ struct server {
   struct server_statistics stats;
   uint64_t wave_done, n_log;
   struct server_logged *log;
+  int64_t busy_until; /* when all bytes that have a turn are sent */
   atomic_int_least64_t latency_ns;
   atomic_uint_least64_t release;
   atomic_bool stop;
@@ -1017,7 +1021,7 @@ static inline void server__answer(
   server__render(c, &a, &t, !strcmp(q.method, "HEAD"));
   c->body = a.body, c->body_fd = a.fd, c->close_fd = a.close_fd, c->body_offset = a.offset,
   c->owned = a.own.body;
-  c->sent = 0, c->total = c->n_head + a.n;
+  c->sent = c->booked = 0, c->total = c->n_head + a.n;
   c->reset = t.reset, c->cut_at = server__place(c, t.cut_at),
   c->stall_at = server__place(c, t.stall_at);
   c->stall_ns = server__ns(t.stall_ms);
@@ -1101,6 +1105,19 @@ static inline bool server__receive(struct server__connection *c) { /* false: not
   else c->broken = true;
   return n > 0;
 }
+/* Waits for the turn of the answer's next bytes. */
+static inline void server__book(struct server__connection *c) {
+  struct server *s = c->worker->server;
+  uint64_t n = c->total - c->booked < SERVER_SLICE ? c->total - c->booked : SERVER_SLICE;
+  int64_t now = server__now(), late = 5000000; /* ns of turns that a late worker makes up for */
+  pthread_mutex_lock(&s->lock);
+  if (s->busy_until < now - late) s->busy_until = now - late;
+  s->busy_until += (int64_t)((double)n * 1e9 / (double)s->options.bandwidth);
+  server__wake_at(c, s->busy_until);
+  pthread_mutex_unlock(&s->lock);
+  c->booked += n;
+  c->state = SERVER__WAITING;
+}
 /* As far as it goes. The connection may be gone afterwards. */
 static inline void server__go(struct server__connection *c) {
   while (!c->broken) {
@@ -1114,6 +1131,13 @@ static inline void server__go(struct server__connection *c) {
       continue;
     }
     uint64_t limit = c->total;
+    if (c->worker->server->options.bandwidth) {
+      if (c->sent == c->booked) {
+        server__book(c);
+        continue;
+      }
+      limit = c->booked;
+    }
     if (c->cut_at < limit) limit = c->cut_at;
     if (c->stall_at < limit) limit = c->stall_at;
     if (c->drip_at < limit) limit = c->drip_at;
@@ -1129,7 +1153,7 @@ static inline void server__go(struct server__connection *c) {
     } else if (c->sent == c->total) {
       server__end(c, true);
       c->broken = c->last;
-    } else {
+    } else if (c->sent == c->drip_at) {
       c->drip_at += c->drip;
       c->state = SERVER__WAITING;
       server__wake_at(c, server__later(c->drip_ns));

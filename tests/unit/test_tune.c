@@ -28,6 +28,7 @@ struct client {
   double demand;            /* bytes a second that its consumer takes; 0: all */
   double got, credit, from; /* from: when it begins */
   double back;              /* not before then, after a 503 */
+  uint64_t depth;           /* requests that it has room for; 0: any number */
 };
 struct sim {
   struct world w;
@@ -48,7 +49,9 @@ static int64_t ns(double s) {
 }
 static void send_all(struct sim *s, struct client *c) {
   while ((double)c->n < c->tune.limit && c->n < FLIGHT && s->now >= c->from && s->now >= c->back) {
+    c->tune.awaited = c->demand <= 0;
     if (c->demand > 0 && c->credit < 0) return;
+    if (c->depth && c->n >= c->depth) return;
     insitu__tune_count(&c->tune, ns(s->now), c->n);
     struct request *r = &c->request[c->n++];
     *r = (struct request){
@@ -297,6 +300,61 @@ static void a_slow_consumer(void **state) {
   free(s);
 }
 
+/* A loader that has room for fewer requests than the limit: the search begins at these, and brings
+ * as much as the best limit below. */
+static void little_room(void **state) {
+  (void)state;
+  for (int i = 0; i < 12; i++) {
+    uint64_t fewest = 0, depth = i % 2 ? 32 : 10;
+    struct world w = {.latency = i % 3 == 0   ? 0.005
+                                 : i % 3 == 1 ? 0.05
+                                              : 0.2,
+        .bandwidth = i / 6 ? 20e6 : 0,
+        .bytes = 500e3,
+        .noise = 0.3};
+    double best = best_fixed(w, depth, 3000, &fewest);
+    struct sim *s = sim(w, 1, MOST, true);
+    s->client[0].depth = depth;
+    double got = speed(s, 0, 20000);
+    uint64_t limit = s->client[0].tune.chosen;
+    if (got < 0.9 * best || limit > 3 * fewest + 2 || limit > 2 * depth)
+      fail_msg("latency %g, bandwidth %g, room %" PRIu64 ": %.2f of the best, limit %" PRIu64
+               ", needed %" PRIu64,
+          w.latency, w.bandwidth, depth, got / best, limit, fewest);
+    free(s);
+  }
+}
+
+/* Who takes batches stops from time to time: what was fetched until then, and what is fetched at
+ * first afterwards, says nothing about the server. */
+static void pauses(void **state) {
+  (void)state;
+  for (int i = 0; i < 6; i++) {
+    uint64_t fewest = 0;
+    struct world w = {.latency = i % 3 == 0   ? 0.005
+                                 : i % 3 == 1 ? 0.05
+                                              : 0.2,
+        .bandwidth = i / 3 ? 40e6 : 0,
+        .bytes = 500e3,
+        .noise = 0.3};
+    double best = best_fixed(w, MOST, 3000, &fewest), got = 0;
+    struct sim *s = sim(w, 1, MOST, true);
+    for (int k = 0; k < 150; k++) {
+      double before = s->client[0].got;
+      run(s, s->now + 2);
+      if (k >= 50) got += s->client[0].got - before;
+      s->client[0].from = s->now + 2.5; /* longer than all in flight takes */
+      run(s, s->now + 2.5);
+    }
+    uint64_t limit = s->client[0].tune.chosen;
+    /* a latency's worth is lost each time */
+    if (got < 0.85 * best * 100 * (2 - w.latency) || limit > 3 * fewest + 2)
+      fail_msg("latency %g, bandwidth %g: %.2f of the best, limit %" PRIu64 ", needed %" PRIu64,
+          w.latency, w.bandwidth, got / best / 100 / (2 - w.latency), limit, fewest);
+    free(s);
+  }
+}
+
 /* A server that refuses what is too much: no fewer answers than with the rule of fixed limits,
  * which halves and rises by one, and no more refusals. */
 static void a_server_that_refuses(void **state) {
@@ -393,6 +451,7 @@ int main(void) {
       cmocka_unit_test(no_slower_at_first), cmocka_unit_test(four_share),
       cmocka_unit_test(the_world_changes), cmocka_unit_test(a_slow_consumer),
       cmocka_unit_test(a_server_that_refuses), cmocka_unit_test(fixed_is_fixed),
-      cmocka_unit_test(any_events), cmocka_unit_test(news_are_few)};
+      cmocka_unit_test(any_events), cmocka_unit_test(news_are_few), cmocka_unit_test(little_room),
+      cmocka_unit_test(pauses)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
