@@ -11,6 +11,7 @@
 #include "insitu/mk.h"
 #include "insitu/config.h"
 #include "insitu/plan.h"
+#include "insitu/scan.h"
 #include "insitu/cat.h"
 #include "insitu/bench.h"
 #include "insitu/sweep.h"
@@ -21,6 +22,7 @@ static const struct tool_command *const tool_commands[] = {
     &plan_command,
     &cat_command,
     &verify_command,
+    &scan_command,
     &bench_command,
     &mk_command,
     &order_command,
