@@ -24792,13 +24792,14 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
 #define INSITU__OPS_LIST 64   /* operations of a variable at most */
 #define INSITU__OPS_NONE UINT32_MAX
 
-/* Kinds that no desc has: x / a, and the last of every list, which makes NaNs the one quiet NaN. */
-enum { INSITU__OPS_DIVIDE = INSITU_OP_MISSING + 1, INSITU__OPS_QUIET, INSITU__OPS_KINDS };
+/* A kind that no desc has: x / a. */
+enum { INSITU__OPS_DIVIDE = INSITU_OP_MISSING + 1, INSITU__OPS_KINDS };
 
-/* A kernel does n elements at x, a multiple of INSITU__OPS_LANES, with as many numbers at a and b
- * where each is ~0; where each is 0, with INSITU__OPS_LANES equal numbers for all. */
+/* A kernel does n elements, a multiple of INSITU__OPS_LANES, from one place to another, or to the
+ * same; with as many numbers at a and b where each is ~0; where each is 0, with INSITU__OPS_LANES
+ * equal numbers for all. */
 #define INSITU__OPS_PARAMETERS                                                                     \
-  unsigned char *restrict x, const unsigned char *restrict a, const unsigned char *restrict b,     \
+  const unsigned char *from, unsigned char *to, const unsigned char *a, const unsigned char *b,    \
       uint64_t each, uint64_t n
 typedef void insitu__ops_run(INSITU__OPS_PARAMETERS);
 
@@ -24969,34 +24970,36 @@ typedef uint64_t insitu__ops_w_wide64 __attribute__((vector_size(32)));
     return insitu__ops_real_##N(insitu__ops_bits_##N(r) | sign);                                   \
   }
 
-/* A kernel: v is an element, p and q are its numbers, VALUE what becomes of it. */
-#define INSITU__OPS_LOOP(N, TARGET, real, op, VALUE)                                               \
+/* A kernel: v is an element, p and q are its numbers, VALUE what becomes of it. qnan: the bits of
+ * the one quiet NaN. */
+#define INSITU__OPS_LOOP(N, TARGET, real, qnan, op, VALUE)                                         \
   TARGET static void insitu__ops_##op##_run_##N(INSITU__OPS_PARAMETERS) {                          \
     typedef insitu__ops_r_##N R;                                                                   \
     typedef insitu__ops_w_##N W __attribute__((unused));                                           \
+    const W quiet = (W){0} + qnan;                                                                 \
     for (uint64_t i = 0; i < n * sizeof(real); i += sizeof(R)) {                                   \
       R v, p, q;                                                                                   \
-      memcpy(&v, x + i, sizeof v);                                                                 \
+      memcpy(&v, from + i, sizeof v);                                                              \
       memcpy(&p, a + (i & each), sizeof p);                                                        \
       memcpy(&q, b + (i & each), sizeof q);                                                        \
       v = VALUE;                                                                                   \
-      memcpy(x + i, &v, sizeof v);                                                                 \
+      v = insitu__ops_pick_##N(INSITU__OPS_MASK(W, v != v), insitu__ops_real_##N(quiet), v);       \
+      memcpy(to + i, &v, sizeof v);                                                                \
     }                                                                                              \
   }
 #define INSITU__OPS_IF(N, is, yes, no) insitu__ops_pick_##N(INSITU__OPS_MASK(W, is), yes, no)
 #define INSITU__OPS_KERNELS(N, TARGET, real, qnan)                                                 \
-  INSITU__OPS_LOOP(N, TARGET, real, norm, (v - p) / q)                                             \
-  INSITU__OPS_LOOP(N, TARGET, real, divide, v / p)                                                 \
-  INSITU__OPS_LOOP(N, TARGET, real, scale, v *p)                                                   \
-  INSITU__OPS_LOOP(N, TARGET, real, shift, v + p)                                                  \
+  INSITU__OPS_LOOP(N, TARGET, real, qnan, norm, (v - p) / q)                                       \
+  INSITU__OPS_LOOP(N, TARGET, real, qnan, divide, v / p)                                           \
+  INSITU__OPS_LOOP(N, TARGET, real, qnan, scale, v *p)                                             \
+  INSITU__OPS_LOOP(N, TARGET, real, qnan, shift, v + p)                                            \
   INSITU__OPS_LOOP(                                                                                \
-      N, TARGET, real, clip, INSITU__OPS_IF(N, v > q, q, INSITU__OPS_IF(N, v < p, p, v)))          \
-  INSITU__OPS_LOOP(N, TARGET, real, log1p, insitu__ops_log1p_##N(v))                               \
-  INSITU__OPS_LOOP(N, TARGET, real, asinh, insitu__ops_asinh_##N(v))                               \
-  INSITU__OPS_LOOP(N, TARGET, real, fill, insitu__ops_pick_##N(insitu__ops_nan_##N(v), p, v))      \
-  INSITU__OPS_LOOP(N, TARGET, real, replace, INSITU__OPS_IF(N, v == p, q, v))                      \
-  INSITU__OPS_LOOP(N, TARGET, real, quiet,                                                         \
-      insitu__ops_pick_##N(insitu__ops_nan_##N(v), insitu__ops_real_##N((W){0} + qnan), v))        \
+      N, TARGET, real, qnan, clip, INSITU__OPS_IF(N, v > q, q, INSITU__OPS_IF(N, v < p, p, v)))    \
+  INSITU__OPS_LOOP(N, TARGET, real, qnan, log1p, insitu__ops_log1p_##N(v))                         \
+  INSITU__OPS_LOOP(N, TARGET, real, qnan, asinh, insitu__ops_asinh_##N(v))                         \
+  INSITU__OPS_LOOP(                                                                                \
+      N, TARGET, real, qnan, fill, insitu__ops_pick_##N(insitu__ops_nan_##N(v), p, v))             \
+  INSITU__OPS_LOOP(N, TARGET, real, qnan, replace, INSITU__OPS_IF(N, v == p, q, v))                \
   static insitu__ops_run *const insitu__ops_runs_##N[INSITU__OPS_KINDS] = {                        \
       [INSITU_OP_NORM] = insitu__ops_norm_run_##N,                                                 \
       [INSITU_OP_SCALE] = insitu__ops_scale_run_##N,                                               \
@@ -25006,8 +25009,7 @@ typedef uint64_t insitu__ops_w_wide64 __attribute__((vector_size(32)));
       [INSITU_OP_ASINH] = insitu__ops_asinh_run_##N,                                               \
       [INSITU_OP_FILL] = insitu__ops_fill_run_##N,                                                 \
       [INSITU_OP_REPLACE] = insitu__ops_replace_run_##N,                                           \
-      [INSITU__OPS_DIVIDE] = insitu__ops_divide_run_##N,                                           \
-      [INSITU__OPS_QUIET] = insitu__ops_quiet_run_##N};
+      [INSITU__OPS_DIVIDE] = insitu__ops_divide_run_##N};
 #define INSITU__OPS_32(N, TARGET, ROOT)                                                            \
   INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, INSITU__OPS_SERIES32, float, uint32_t, 23, 127,           \
       0x3f3504f3u, 0x1.62e4p-1f, 0x1.7f7d1cp-20f, 0x1p30f)                                         \
@@ -25183,7 +25185,7 @@ static insitu_status insitu__ops_append(
       double a = op->as ? op->as[i] : op->a, b = op->bs ? op->bs[i] : op->b;
       a = insitu__ops_rounded(ops, a);
       b = insitu__ops_rounded(ops, b);
-      const char *wrong = kind != INSITU__OPS_QUIET ? insitu__ops_wrong(ops, op->kind, a, b) : NULL;
+      const char *wrong = insitu__ops_wrong(ops, op->kind, a, b);
       char cause[300];
       snprintf(cause, sizeof cause, "number %" PRIu64 ": %s", i, wrong ? wrong : "");
       if (wrong) return insitu__ops_bad(r, INSITU_E_ARG, step.n > 1 ? cause : wrong);
@@ -25257,11 +25259,8 @@ static insitu_status insitu__ops_init(struct insitu__ops **out, const insitu_var
       .shown = shown,
       .unfit = unfit,
       .err = err};
-  const insitu_op end = {.kind = INSITU__OPS_QUIET};
   insitu_status status = INSITU_OK;
   for (; !status && r.k < v->n_ops; r.k++) status = insitu__ops_read(&r);
-  r.k = 0;
-  if (!status && !ops->mask) status = insitu__ops_append(&r, INSITU__OPS_QUIET, &end);
   if (!status) *out = ops;
   else insitu__ops_free(ops);
   return status;
@@ -25318,27 +25317,30 @@ static void insitu__ops_spread(
   }
 }
 
-/* Does all operations with n elements at x, which has room for INSITU__OPS_BLOCK. The first stands
- * at `place` along the axis of the numbers, each next one `way` further: -1, 0 or 1. */
-static void insitu__ops_apply(
-    const struct insitu__ops *ops, unsigned char *x, uint64_t place, int32_t way, uint64_t n) {
+/* Does all operations with n elements, from one place to another or to the same, which both have
+ * room for a multiple of INSITU__OPS_LANES. The first stands at `place` along the axis of the
+ * numbers, each next one `way` further: -1, 0 or 1. n is at most INSITU__OPS_BLOCK unless way is 0.
+ */
+static void insitu__ops_apply(const struct insitu__ops *ops, const unsigned char *from,
+    unsigned char *to, uint64_t place, int32_t way, uint64_t n) {
   double a[INSITU__OPS_BLOCK], b[INSITU__OPS_BLOCK];
-  uint64_t item = insitu__dtype_size(ops->dtype), steps = INSITU__ARRAY_LEN(ops->step);
-  uint64_t whole = (n + INSITU__OPS_LANES - 1) / INSITU__OPS_LANES * INSITU__OPS_LANES;
+  uint64_t steps = INSITU__ARRAY_LEN(ops->step), lanes = INSITU__OPS_LANES;
+  uint64_t item = insitu__dtype_size(ops->dtype), whole = (n + lanes - 1) / lanes * lanes;
 
-  memset(x + n * item, 0, (whole - n) * item);
-  for (uint64_t k = 0; k < steps; k++) {
+  for (uint64_t k = 0; k < steps; k++, from = to) {
     const struct insitu__ops_step *s = &ops->step[k];
     const double *number = ops->number + s->at;
     bool each = way && s->n > 1;
-    uint64_t spread = each ? n : INSITU__OPS_LANES, from = s->n > 1 ? place : 0;
-    insitu__ops_spread((unsigned char *)a, ops->dtype, number, from, each ? way : 0, spread);
-    insitu__ops_spread((unsigned char *)b, ops->dtype, number + s->n, from, each ? way : 0, spread);
+    uint64_t spread = each ? n : lanes, first = s->n > 1 ? place : 0;
+    insitu__ops_spread((unsigned char *)a, ops->dtype, number, first, each ? way : 0, spread);
+    insitu__ops_spread(
+        (unsigned char *)b, ops->dtype, number + s->n, first, each ? way : 0, spread);
     if (each) {
       memset((unsigned char *)a + n * item, 0, (whole - n) * item);
       memset((unsigned char *)b + n * item, 0, (whole - n) * item);
     }
-    ops->runs[s->kind](x, (unsigned char *)a, (unsigned char *)b, each ? ~UINT64_C(0) : 0, whole);
+    ops->runs[s->kind](
+        from, to, (unsigned char *)a, (unsigned char *)b, each ? ~UINT64_C(0) : 0, whole);
   }
 }
 
@@ -27715,6 +27717,8 @@ typedef void insitu__box_run(INSITU__BOX_PARAMETERS);
 
 /* elements that go through a block at once: at most 1 KiB, which stays in the L1 cache */
 #define INSITU__BOX_BLOCK INSITU__OPS_BLOCK
+/* elements that operations do at once in the destination: at most 8 KiB of it */
+#define INSITU__BOX_STRAIGHT 1024
 
 struct insitu__box;
 /* Decodes n numbers, a multiple of 32 and at most INSITU__BOX_BLOCK, in place; word: their bits if
@@ -28156,6 +28160,28 @@ struct insitu__box_row {
   int32_t way;
 };
 
+/* Does operations on the way to a destination that has their type, without a block between. Returns
+ * how many elements it did: as many as fill vectors, or none. */
+static uint64_t insitu__box_straight(const struct insitu__box *b, const unsigned char *src,
+    unsigned char *dst, const struct insitu__box_row *row) {
+  int64_t item = b->dst_item;
+  uint64_t n = row->n / INSITU__OPS_LANES * INSITU__OPS_LANES;
+  if (b->cf || b->dst_dtype != b->ops->dtype || row->ds != item) return 0;
+  bool same = b->run == insitu__box_run_copy32 || b->run == insitu__box_run_copy64;
+  same = same && row->ss == item;
+
+  for (uint64_t done = 0, some; done < n; done += some) {
+    const unsigned char *from = src + (int64_t)done * row->ss;
+    unsigned char *to = dst + (int64_t)done * item;
+    some = insitu__base_min(n - done, row->way ? INSITU__BOX_BLOCK : INSITU__BOX_STRAIGHT);
+    if (!same) b->run(from, to, some, row->ss, item);
+    insitu__ops_apply(b->ops, same ? from : to, to, row->place + done * (uint64_t)(int64_t)row->way,
+        row->way, some);
+  }
+
+  return n;
+}
+
 /* The kernel of a box that goes through a block. */
 static void insitu__box_staged(const struct insitu__box *b, const unsigned char *src,
     unsigned char *dst, struct insitu__box_row row) {
@@ -28163,17 +28189,22 @@ static void insitu__box_staged(const struct insitu__box *b, const unsigned char 
   float low[INSITU__BOX_BLOCK];
   unsigned char *at = (unsigned char *)block, *done = b->narrow ? (unsigned char *)low : at;
   int64_t item = b->ops ? insitu__dtype_size(b->ops->dtype) : b->middle;
+  uint64_t some = b->ops ? insitu__box_straight(b, src, dst, &row) : 0;
 
-  for (uint64_t some; row.n; row.n -= some) {
+  while (row.n -= some) {
+    src += (int64_t)some * row.ss;
+    dst += (int64_t)some * row.ds;
+    row.place += (uint64_t)((int64_t)some * row.way);
     some = insitu__base_min(row.n, INSITU__BOX_BLOCK);
     b->run(src, at, some, row.ss, b->middle);
     if (b->cf) insitu__box_decode(b, block, src, some, row.ss);
     if (b->narrow) b->narrow(at, done, some, b->middle, item);
-    if (b->ops) insitu__ops_apply(b->ops, done, row.place, row.way, some);
+    if (b->ops) {
+      uint64_t rest = (0 - some) % INSITU__OPS_LANES;
+      memset(done + some * (uint64_t)item, 0, rest * (uint64_t)item);
+      insitu__ops_apply(b->ops, done, done, row.place, row.way, some);
+    }
     b->put(done, dst, some, item, row.ds);
-    src += (int64_t)some * row.ss;
-    dst += (int64_t)some * row.ds;
-    row.place += (uint64_t)((int64_t)some * row.way);
   }
 }
 
@@ -44341,10 +44372,10 @@ static void insitu__check_cf(
 static void insitu__check_ops(
     const struct insitu__geometry_variable *v, uint64_t place, unsigned char out[16]) {
   const struct insitu__ops *ops = v->ops;
-  unsigned char block[INSITU__OPS_LANES * sizeof(double)];
+  unsigned char block[INSITU__OPS_LANES * sizeof(double)] = {0};
   double x;
   memcpy(block, out, insitu__dtype_size(ops->dtype));
-  insitu__ops_apply(ops, block, place, 0, 1);
+  insitu__ops_apply(ops, block, block, place, 0, 1);
   insitu__check_convert(ops->dtype, block, INSITU_F64, (unsigned char *)&x);
   if (ops->mask) out[0] = (unsigned char)__builtin_isnan(x);
   else insitu__check_convert(ops->dtype, block, v->dtype, out);
