@@ -1582,7 +1582,10 @@ struct insitu_batch {
    * insitu_date_from_us writes them as dates, and says what 0 is. */
   const int64_t *time_us;
   const char *calendar; /* of time_us, such as "noleap", a constant of the library; or NULL */
-  insitu_state after;   /* restore this to go on behind this batch */
+  /* With on_bad_chunk = INSITU_FILL, else NULL: (rows), 1 where some of what the row shows was read
+   * from a bad chunk and is the fill value, else 0. insitu_loader_bad_chunk names the chunks. */
+  const uint8_t *bad_rows;
+  insitu_state after; /* restore this to go on behind this batch */
 };
 
 /* ---- what is known before reading ---- */
@@ -1707,6 +1710,7 @@ typedef struct insitu_stats {
   /* filled; of a shard that is read whole, each absent inner chunk that the window or the box of
    * insitu_read shows */
   uint64_t absent_chunks, bad_chunks;
+  uint64_t bad_unlisted; /* of bad_chunks: what insitu_loader_bad_chunk has no room for */
   uint64_t slab_bytes, slab_bytes_peak; /* batch memory now and at most */
   /* batches and chunk buffers in use, fixed arrays, tables, decode scratch and stacks, coordinates
    * and maps that are kept, and what insitu_read takes: at most */
@@ -1775,6 +1779,21 @@ INSITU_DEF insitu_status insitu_loader_quality(const insitu_loader *loader,
 /* Never waits. */
 INSITU_DEF insitu_status insitu_loader_stats(
     const insitu_loader *loader, insitu_stats *out, insitu_error *err);
+
+/* A chunk that on_bad_chunk = INSITU_FILL has filled; longer texts are cut. */
+typedef struct insitu_bad_chunk {
+  char array[256]; /* path in the archive */
+  char chunk[256]; /* key of the object that holds it, as the log names it */
+  char cause[256];
+  insitu_status status; /* an INSITU_E_... */
+} insitu_bad_chunk;
+enum { INSITU_BAD_CHUNKS = 256 }; /* how many different ones a loader lists */
+
+/* Bad chunk number i, from 0, in the order in which they were found. INSITU_END: there is none; the
+ * list grows while batches are read. Once it is full, insitu_stats.bad_unlisted counts the reads of
+ * others. `insitu verify --registry` lists all bad chunks of an archive. Never waits. */
+INSITU_DEF insitu_status insitu_loader_bad_chunk(
+    const insitu_loader *loader, uint64_t i, insitu_bad_chunk *out, insitu_error *err);
 
 /* Shape of what insitu_read gives, C order. */
 typedef struct insitu_shape {
@@ -25855,6 +25874,7 @@ struct insitu__geometry {
   uint64_t places;              /* where the indexes on all axes lie; one axis: the same place */
   uint64_t coordinates, times;  /* behind them, with desc.coordinates */
   uint64_t keys;                /* behind these, with desc.on_batch */
+  uint64_t bad;                 /* a byte for each row, where bad chunks are filled */
   uint64_t pinned_bytes;        /* of it, those of a second block, which is page-locked */
   uint64_t fixed_bytes;         /* of fixed outputs on the host, each with room of its own */
   struct insitu__geometry_device devices[INSITU__MAX_DEVICES];
@@ -26807,6 +26827,8 @@ static insitu_status insitu__geometry_slab(
   if (desc->coordinates) numbers += g->n_public + 1;
   g->keys = at + rows * numbers * sizeof(uint64_t);
   if (desc->on_batch || desc->n_outputs) numbers++;
+  g->bad = at + rows * numbers * sizeof(int64_t);
+  if (desc->on_bad_chunk == INSITU_FILL) numbers++; /* a byte would be enough */
   ok = ok && insitu__base_mul(rows, numbers * sizeof(int64_t), &bytes) &&
        insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 && pinned < PTRDIFF_MAX / 4;
   g->pinned_bytes = insitu__base_ceil_div(pinned, page) * page;
@@ -34469,6 +34491,7 @@ struct insitu__loader_slot {
   /* Written before gathers that read them begin. */
   bool there;  /* it is decoded */
   bool filled; /* it is the fill value, and nothing is in the memory */
+  bool bad;    /* so, because it is a bad chunk */
 };
 
 /* Absent parts of a chunk, and what they mean. */
@@ -34866,7 +34889,8 @@ struct insitu__loader_count {
   atomic_uint_least64_t cache_hits, cache_misses;
   /* Indexes of shards that insitu_read or open read; `cache` counts the others. */
   atomic_uint_least64_t index_reads, index_bytes;
-  atomic_uint_least64_t absent_chunks, bad_chunks, checked_rows, uploads, uploaded_bytes;
+  atomic_uint_least64_t absent_chunks, bad_chunks, bad_unlisted, checked_rows, uploads,
+      uploaded_bytes;
 
   atomic_uint_least64_t slab_bytes, slab_bytes_peak, memory_bytes, memory_bytes_peak, inflight_peak;
   atomic_uint_least64_t pinned_bytes, device_bytes;
@@ -34876,6 +34900,12 @@ struct insitu__loader_count {
   atomic_uint_least64_t first_next, busy_before;
   /* Calls of next by how long they took. */
   atomic_uint_least64_t next_max, next_in[INSITU__LOADER_NEXT_BUCKETS];
+};
+
+/* Of a loader: written by the reactor thread, an entry before n_bad counts it; any thread reads. */
+struct insitu__loader_bad {
+  insitu_bad_chunk *chunk; /* INSITU_BAD_CHUNKS of them; NULL: bad chunks are errors */
+  atomic_uint_least64_t n;
 };
 
 struct insitu_loader {
@@ -34923,6 +34953,7 @@ struct insitu_loader {
   void (*hole)(void *user, const struct insitu__geometry_array *array, uint64_t chunk,
       uint64_t field, bool absent);
   void *hole_user;
+  struct insitu__loader_bad bad;
 };
 
 /* What a call hands to another thread, and gets back from there. */
@@ -35428,6 +35459,27 @@ static bool insitu__fetch_bad_fills(const insitu_loader *ld, insitu_status statu
   if (status >= 0 || status == INSITU_E_NOMEM) return false;
   if (status == INSITU_E_NOTFOUND || status == INSITU_E_ABSENT) return false;
   return ld->config.on_bad_chunk == INSITU_FILL;
+}
+
+/* Counts a bad chunk that is filled, and lists it. Reactor thread. */
+static void insitu__fetch_bad(
+    insitu_loader *ld, const char *array, const char *key, const insitu_error *cause) {
+  uint64_t n = atomic_load_explicit(&ld->bad.n, memory_order_relaxed);
+  insitu_bad_chunk bad = {.status = cause->status};
+
+  insitu__loader_add(&ld->count.bad_chunks, 1);
+  snprintf(bad.array, sizeof bad.array, "%.255s", array);
+  snprintf(bad.chunk, sizeof bad.chunk, "%.255s", key);
+  snprintf(bad.cause, sizeof bad.cause, "%.255s", cause->message);
+  for (uint64_t i = 0; i < n; i++)
+    if (!strcmp(ld->bad.chunk[i].chunk, bad.chunk) && !strcmp(ld->bad.chunk[i].array, bad.array))
+      return;
+  if (n == INSITU_BAD_CHUNKS) {
+    insitu__loader_add(&ld->count.bad_unlisted, 1);
+    return;
+  }
+  ld->bad.chunk[n] = bad;
+  atomic_store_explicit(&ld->bad.n, n + 1, memory_order_release);
 }
 
 /* Whether insitu_loader_cancel was called. */
@@ -36754,6 +36806,22 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   else insitu__rows_arrive(t, worker, UINT64_MAX);
 }
 
+/* Notes that a row of a batch shows some of a bad chunk. Several threads may note the same. */
+static void insitu__rows_mark(
+    const insitu_iter *it, const struct insitu__loader_slab *slab, uint64_t row) {
+  __atomic_store_n(slab->memory + it->plan.shown->bad + row, 1, __ATOMIC_RELAXED);
+}
+
+/* The same of the row that a walk has come to. */
+static void insitu__rows_bad(const struct insitu__rows_walk *w) {
+  const insitu_iter *it = w->tile->iter;
+  const struct insitu__geometry *g = it->plan.shown;
+  uint32_t variable = g->regions[w->view->region].variable;
+  const struct insitu__geometry_output *out = &g->outputs[g->variables[variable].output];
+  uint64_t at = (uint64_t)(w->dst - insitu__rows_rows(w->slab, out));
+  insitu__rows_mark(it, w->slab, at / out->row_bytes);
+}
+
 /* Writes the fill value to all rows of an absent or damaged chunk, on a worker. */
 static void insitu__rows_fill(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = arg;
@@ -36769,11 +36837,15 @@ static void insitu__rows_fill(void *arg, unsigned worker) {
 
   if (t->slot) {
     t->slot->filled = true;
+    t->slot->bad = t->hole.filled_key != NULL;
     return;
   }
   fill = insitu__zarr_fill_pattern(&t->array->zarr, &n);
   insitu__rows_walk(&w, t, t->first, t->last);
-  while (insitu__rows_next(&w)) insitu__box_fill(w.box, fill, n, w.dst);
+  while (insitu__rows_next(&w)) {
+    insitu__box_fill(w.box, fill, n, w.dst);
+    if (t->hole.filled_key) insitu__rows_bad(&w);
+  }
   insitu__rows_arrive(t, worker, UINT64_MAX);
 }
 
@@ -37153,7 +37225,8 @@ static void insitu__read_reader_await(void *arg) {
     insitu_status status = insitu__read_chunk_await(d, key);
     bool given_up = status == INSITU_E_HTTP && insitu__fetch_cancelled(ld);
     if (!given_up && !r->exact && insitu__fetch_bad_fills(ld, status)) {
-      insitu__loader_add(&ld->count.bad_chunks, 1);
+      insitu__zarr_name_inner(&r->zarr, d->tile, key, sizeof key);
+      insitu__fetch_bad(ld, r->zarr.path, key, &d->error);
       d->fill = true;
       insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
     } else if (status < 0 && !r->status) {
@@ -38924,6 +38997,8 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
               (INSITU_CORO_STACK + insitu__store_read_bytes(&ld->source.store));
   f->inflight_bytes = connections + readers + c->max_inflight * each + c->decode_threads * scratch;
   if (c->on_batch) f->inflight_bytes += c->on_batch_threads * INSITU_CORO_STACK;
+  if (c->on_bad_chunk == INSITU_FILL)
+    f->inflight_bytes += INSITU_BAD_CHUNKS * sizeof(insitu_bad_chunk);
   if (f->slot_bytes) insitu__config_footprint_cache(ld);
   uint64_t decoded = 0;
   insitu_status status = insitu__config_footprint_decoded(ld, &decoded, err);
@@ -40613,7 +40688,8 @@ static insitu_status insitu__tile_hole_await(
       (t->iter->sched.stopping || insitu__fetch_cancelled(ld)))
     fill = false; /* the request may just have been given up: that is no damage of the archive */
   if (!fill) return status;
-  insitu__loader_add(absent ? &ld->count.absent_chunks : &ld->count.bad_chunks, 1);
+  if (absent) insitu__loader_add(&ld->count.absent_chunks, 1);
+  else insitu__fetch_bad(ld, t->array->zarr.path, key, &t->error);
   if (ld->hole) ld->hole(ld->hole_user, t->array, t->chunk, t->field, absent);
   t->hole.filled_key = absent ? NULL : key;
   insitu__reactor_work_await(&ld->reactor, insitu__rows_fill, t);
@@ -41933,8 +42009,12 @@ static void insitu__kept_gather_row(const struct insitu__kept_job *job, uint64_t
       const struct insitu__box *box = &k->box[k->first_box[view->region]];
       uint64_t offset = insitu__geometry_offset(a, view, anchor);
       insitu__geometry_touch_group(a, view, anchor, &n);
-      for (uint64_t f = 0; f < r->fields; f++)
-        insitu__kept_copy(&k->slot[*reference++], a, &box[f], offset, n, dst, shown->step_bytes);
+      for (uint64_t f = 0; f < r->fields; f++) {
+        const struct insitu__loader_slot *slot = &k->slot[*reference];
+        if (slot->filled && slot->bad) insitu__rows_mark(it, job->slab, row);
+        reference++;
+        insitu__kept_copy(slot, a, &box[f], offset, n, dst, shown->step_bytes);
+      }
     }
   }
 }
@@ -42042,6 +42122,7 @@ static void insitu__call_face(const insitu_iter *it, struct insitu__loader_slab 
   b->sample_indices = (const void *)(slab->memory + g->indices);
   b->axis_indices = (const void *)(slab->memory + g->places);
   b->n_axes = g->n_public;
+  if (it->loader->config.on_bad_chunk == INSITU_FILL) b->bad_rows = slab->memory + g->bad;
   if (coordinates) b->coordinates = (const void *)(slab->memory + g->coordinates);
   if (c->dated) {
     b->time_us = (const void *)(slab->memory + g->times);
@@ -42285,6 +42366,8 @@ static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) 
       slab->rows = insitu__plan_rows(&it->plan, &it->order[epoch & 1], slab->number % it->batches);
       atomic_store_explicit(&slab->pending, INSITU__LOADER_SCANNING, memory_order_relaxed);
       it->ring[slab->number % it->n_ring] = slab;
+      if (it->loader->config.on_bad_chunk == INSITU_FILL)
+        memset(slab->memory + it->plan.shown->bad, 0, slab->rows);
       it->sched.past_caches =
           (it->shared.assigned - it->shared.next) * it->slab_bytes >= INSITU__LOADER_PAST_CACHES;
     }
@@ -44094,6 +44177,7 @@ static void insitu__open_destroy(insitu_loader *ld) {
   insitu__cache_free(&ld->cache);
   insitu__decoded_free(&ld->decoded);
   insitu__mem_free(ld->footprint.decoded);
+  insitu__mem_free(ld->bad.chunk);
   for (uint64_t i = 0; ld->tiles && i < ld->config.max_inflight; i++) {
     insitu__mem_free(ld->tiles[i].box);
     insitu__mem_free(ld->tiles[i].wanted);
@@ -44139,7 +44223,11 @@ static insitu_status insitu__open_init(
 
   insitu_status status = insitu__config_defaults(ld, err);
   if (status) return status;
-  bool places = false;
+  bool fills = c->on_bad_chunk == INSITU_FILL, places = false;
+  if (fills) ld->bad.chunk = insitu__mem_alloc(INSITU_BAD_CHUNKS, sizeof *ld->bad.chunk);
+  if (fills && !ld->bad.chunk)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "open: no memory for the list of bad chunks; give the process more memory");
   for (uint64_t i = 0; i < c->n_variables; i++) places = places || c->variables[i].place;
   for (uint64_t i = 0; i < c->n_outputs; i++) places = places || c->outputs[i].place;
   if (places && !c->plan_only) /* else CUDA is left alone */
@@ -44691,6 +44779,7 @@ static const struct insitu__describe_stat insitu__describe_list[] = {
     INSITU__DESCRIBE_COUNT(device_bytes),
     INSITU__DESCRIBE_COUNT(absent_chunks),
     INSITU__DESCRIBE_COUNT(bad_chunks),
+    INSITU__DESCRIBE_COUNT(bad_unlisted),
     INSITU__DESCRIBE_COUNT(slab_bytes),
     INSITU__DESCRIBE_COUNT(slab_bytes_peak),
     INSITU__DESCRIBE_COUNT(memory_bytes_peak),
@@ -45333,6 +45422,17 @@ INSITU_DEF insitu_status insitu_loader_stats(
   if (status) return status;
   if (!out) return insitu__error_set(err, INSITU_E_ARG, "stats: out is NULL; give an insitu_stats");
   insitu__describe_stats(ld, out);
+  return INSITU_OK;
+}
+
+INSITU_DEF insitu_status insitu_loader_bad_chunk(
+    const insitu_loader *ld, uint64_t i, insitu_bad_chunk *out, insitu_error *err) {
+  insitu_status status = insitu__public_begin(ld, true, err);
+  if (status) return status;
+  if (!out)
+    return insitu__error_set(err, INSITU_E_ARG, "bad_chunk: out is NULL; give an insitu_bad_chunk");
+  if (i >= atomic_load_explicit(&ld->bad.n, memory_order_acquire)) return INSITU_END;
+  *out = ld->bad.chunk[i];
   return INSITU_OK;
 }
 

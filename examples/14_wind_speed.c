@@ -9,8 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Writes the speed, and turns u, v and speed of a row where its key is odd: eastward wind then blows
- * to the other side. */
+/* Writes the speed, and turns u, v and speed of a row where its key is odd. */
 static insitu_status prepare(
     void *user, insitu_batch *batch, const uint64_t *keys, insitu_error *err) {
   float *u = batch->arrays[0].data, *v = batch->arrays[1].data, *speed = batch->arrays[2].data;
