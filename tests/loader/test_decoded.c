@@ -396,8 +396,78 @@ static void refused(void **state) {
   support_remove(root);
 }
 
+/* ---- other ways into a cell and out of it ---- */
+
+/* Two loaders of one desc, the second with a cache that holds some chunks, or all. */
+static void beside(insitu_loader_desc *d, int epochs, uint64_t cache) {
+  insitu_loader *ld[2];
+  insitu_iter *it[2];
+  insitu_batch *b[2];
+  for (int i = 0; i < 2; i++) {
+    d->cache_memory = i ? cache : 0;
+    ld[i] = open_or_fail(d);
+    it[i] = open_iter_or_fail(ld[i], &(insitu_iter_desc){.api = INSITU_API});
+  }
+  for (int e = 0; e < epochs;) {
+    insitu_status status = step(it, b);
+    if (status < 0) break;
+    e += status == INSITU_END;
+    for (int i = 0; i < 2 && status == INSITU_OK; i++) insitu_batch_release(&b[i]);
+  }
+  if (epochs) assert_true(stats_of(ld[1]).cache_hits > 0);
+  for (int i = 0; i < 2; i++) {
+    insitu_iter_close(&it[i]);
+    insitu_loader_close(&ld[i]);
+  }
+}
+
+/* Chunks of which slots hold parts, patches, and chunks that are damaged. */
+static void others(void **state) {
+  (void)state;
+  static const int64_t far[] = {-3, -1, 0};
+  const insitu_variable shown[] = {{.label = "x", .path = "x", .steps = far, .n_steps = 3},
+      {.label = "y", .path = "x", .offset = 1, .select = "lon=[100:700]"}};
+  const insitu_variable image = {.label = "x", .path = "x", .halo = 2};
+  const insitu_axis axes[] = {{.dim = "time"}, {.dim = "lon", .patch = 100}};
+  for (int round = 0; round < 8; round++) {
+    const char *root = support_path("others");
+    uint64_t rows = 16 + support_below(17);
+    struct support_array x = {.name = "x",
+        .ndim = 2,
+        .shape = {12 * rows, 1024},
+        .chunk = {rows, round < 6 ? 1024 : 300},
+        .dtype = INSITU_F32,
+        .format = 2 + round % 2,
+        .zstd = round & 2,
+        .dims = "[\"time\",\"lon\"]"};
+    support_make(root, &x);
+    if (round == 5) { /* cut, at the end of a run of zeros or in the middle of zstd */
+      char path[600];
+      snprintf(path, sizeof path, "%s/x/c/3/0", root);
+      assert_int_equal(truncate(path, 100), 0);
+    }
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = round < 6 ? shown : &image,
+        .n_variables = round < 6 ? 2 : 1,
+        .batch_size = 4,
+        .block_chunks = 3,
+        .unit_chunks = 1,
+        .split = {{.fraction = 1}},
+        .on_bad_chunk = round == 5 ? INSITU_FILL : 0,
+        .assembly = round < 6 ? 1 + (int32_t)support_below(2) : 0};
+    if (round < 6) d.sample_dim = "time";
+    else d.axes = axes, d.n_axes = 2, d.patches = 3;
+    draw_resources(&d);
+    d.assembly = round < 4 ? INSITU_GATHER : d.assembly;
+    beside(&d, 3, (1 + support_below(12)) * 4096 * (rows + 1));
+    beside(&d, 3, 1u << 30);
+    support_remove(root);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(drawn), cmocka_unit_test(optima), cmocka_unit_test(refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(drawn), cmocka_unit_test(optima),
+      cmocka_unit_test(others), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
