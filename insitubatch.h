@@ -47580,7 +47580,7 @@ static insitu_status insitu__scan_check(const insitu_scan_desc *desc, insitu_err
   return INSITU_OK;
 }
 
-/* Tells before hours of reading whether there can be a file beside the one that is to be written. */
+/* Tells, before hours of reading, whether there can be a file beside the one to be written. */
 static insitu_status insitu__scan_writable(const char *path, insitu_error *err) {
   char other[INSITU__MAX_KEY + 32], name[400];
   FILE *f = insitu__public_temporary(path, other, sizeof other);
