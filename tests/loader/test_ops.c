@@ -1,5 +1,15 @@
 /* Operations on elements, and masks, in batches and in insitu_read: against arithmetic of this
  * file's own, for every stored type, output type, assembly and layout. */
+#include <stdatomic.h>
+#include <stdlib.h>
+static atomic_int allocations_left = -1; /* below 0: no limit */
+static void *allocate(void *p, size_t n) {
+  if (atomic_load(&allocations_left) < 0) return realloc(p, n);
+  return atomic_fetch_sub(&allocations_left, 1) > 0 ? realloc(p, n)
+                                                    : (atomic_store(&allocations_left, 0), NULL);
+}
+#define INSITU_REALLOC(p, n) allocate(p, n)
+#define INSITU_FREE(p) free(p)
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include <math.h>
@@ -472,6 +482,38 @@ static void test_refused(void **state) {
   insitu_loader_close(&ld);
 }
 
+/* Without memory for the lists, the masks or their names, open says so, and leaks nothing. */
+static void test_no_memory(void **state) {
+  (void)state;
+  const char *root = support_path("no_memory");
+  struct support_array a = plain(3, INSITU_F32);
+  support_make(root, &a);
+  static const double four[] = {1, 2, 3, 4};
+  insitu_op ops[] = {{.kind = INSITU_OP_REPLACE, .a = 9},
+      {.kind = INSITU_OP_NORM, .dim = "y", .as = four, .bs = four, .n = 4}};
+  insitu_variable v = {.label = "x", .into = "all", .ops = ops, .n_ops = 2, .mask = "m"};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = 2,
+      .plan_only = 1};
+  insitu_status status = INSITU_E_NOMEM;
+  int failed = 0;
+  for (int n = 0; status && n < 4000; n += support_slow() ? 7 : 1) {
+    insitu_loader *ld = NULL;
+    insitu_error err = {0};
+    atomic_store(&allocations_left, n);
+    status = insitu_loader_open(&d, &ld, &err);
+    atomic_store(&allocations_left, -1);
+    if (status && status != INSITU_E_NOMEM) fail_msg("%d allocations: %s", n, err.message);
+    failed += status != 0;
+    insitu_loader_close(&ld);
+  }
+  assert_int_equal(status, INSITU_OK);
+  assert_in_range(failed, 10, 4000);
+}
+
 /* They are described, and told apart. */
 static void test_described(void **state) {
   (void)state;
@@ -511,6 +553,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_batches),
       cmocka_unit_test(test_fixed_and_patches), cmocka_unit_test(test_absent_and_channels),
       cmocka_unit_test(test_order), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_described)};
+      cmocka_unit_test(test_no_memory), cmocka_unit_test(test_described)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
