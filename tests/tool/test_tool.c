@@ -794,6 +794,32 @@ static void test_verify_bad(void **state) {
   assert_int_equal(array_of("whole"), -1); /* it comes last */
   assert_int_equal(run_tool("verify %s hwole", root), 1);
   assert_has(run_err, "no array 'hwole'");
+
+  /* the registry is a manifest: its samples are in no split */
+  assert_int_equal(run_tool("verify %s --registry %s/registry.json", root, root), 1);
+  assert_has(run_out, "lists 4 bad chunks, and excludes the samples of 4");
+  snprintf(path, sizeof path, "%s/registry.json", root);
+  char *text = run_slurp(path);
+  assert_non_null(
+      strstr(text, "{\"start\": 12, \"stop\": 16, \"reason\": \"bad chunk raw/c/3/0\"}"));
+  assert_non_null(strstr(text, "\"array\": \"packed\", \"key\": \"packed/c/6/0\""));
+  free(text);
+  const insitu_variable v = {.label = "whole"};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &v,
+      .n_variables = 1,
+      .plan_only = 1,
+      .manifest = path,
+      .split = {{.fraction = 1}}};
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_plan plan;
+  insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
+  assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
+  assert_int_equal(plan.dropped[INSITU_DROP_EXCLUDED], 16);
+  insitu_loader_close(&ld);
+  assert_int_equal(run_tool("verify %s --dim 0", root), 2);
+  assert_int_equal(run_tool("verify %s --registry /nowhere/r.json", root), 1);
 }
 /* Arrays that claim more chunks than can be asked for: what is there is listed, under every form
  * of key; and an archive without a single chunk is no success. */

@@ -6,8 +6,9 @@
  * larger array the store lists those that are there. Where the store cannot, --max-chunks (this
  * many) bounds what is asked for: some hours at a server. */
 enum { VERIFY_ASKED = 100000, VERIFY_MOST = 10000000 };
-enum { VERIFY_SHOWN = 100 }; /* bad objects of one array that are listed */
-enum { VERIFY_FAR = 64 };    /* reads at once of a remote store, at least: they hide its latency */
+enum { VERIFY_SHOWN = 100 };    /* bad objects of one array that are listed */
+enum { VERIFY_LISTED = 65536 }; /* of one array that a registry lists */
+enum { VERIFY_FAR = 64 }; /* reads at once of a remote store, at least: they hide its latency */
 
 struct verify_bad {
   uint64_t number; /* of the object, in C order */
@@ -43,7 +44,7 @@ struct verify_job { /* one coroutine's object on a worker */
   insitu_error err;
 };
 
-static const char *verify_fail_fast, *verify_max_chunks;
+static const char *verify_fail_fast, *verify_max_chunks, *verify_registry, *verify_dim;
 
 static insitu_status verify_discard(
     void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
@@ -84,7 +85,7 @@ static void verify_object_await(struct verify_job *job, uint64_t number) {
   a->decoded += run->object.bytes;
   if (job->err.status == INSITU_OK) return;
   a->n_bad++;
-  if (a->n_bad <= VERIFY_SHOWN &&
+  if (a->n_bad <= (verify_registry ? VERIFY_LISTED : VERIFY_SHOWN) &&
       !INSITU__ARRAY_PUSH(a->bad, (struct verify_bad){number, job->err}))
     tool_no_memory();
   if (run->fail_fast) run->stop = true;
@@ -278,7 +279,8 @@ static void verify_print(const struct verify_array *a, int width) {
   if (a->done < verify_asked(a))
     printf(", stopped before the other %s", tool_count(text, verify_asked(a) - a->done));
   printf("\n");
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(a->bad); i++) {
+  uint64_t shown = insitu__base_min(INSITU__ARRAY_LEN(a->bad), VERIFY_SHOWN);
+  for (uint64_t i = 0; i < shown; i++) {
     printf("        %s: ", verify_key(a, a->bad[i].number, key, sizeof key));
     tool_put(stdout, a->bad[i].err.message, strlen(a->bad[i].err.message));
     printf("\n");
@@ -300,7 +302,8 @@ static void verify_json(struct tool_json_out *j, const struct verify_array *a) {
   tool_json_u64(j, "stored_bytes", a->stored);
   tool_json_u64(j, "decoded_bytes", a->decoded);
   tool_json_array(j, "bad_chunks");
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(a->bad); i++) {
+  uint64_t shown = insitu__base_min(INSITU__ARRAY_LEN(a->bad), VERIFY_SHOWN);
+  for (uint64_t i = 0; i < shown; i++) {
     tool_json_object(j, NULL);
     tool_json_string(j, "key", verify_key(a, a->bad[i].number, key, sizeof key));
     tool_json_string(j, "status", insitu_status_name(a->bad[i].err.status));
@@ -309,6 +312,84 @@ static void verify_json(struct tool_json_out *j, const struct verify_array *a) {
   }
   tool_json_end(j);
   tool_json_end(j);
+}
+
+/* ---- the registry ---- */
+
+/* The axis of an array that --dim names: -1: none. */
+static int verify_axis(const struct verify_array *a) {
+  const char *dim = verify_dim ? verify_dim : "0";
+  uint64_t number;
+  if (a->err.status || a->z.kind == INSITU__ZARR_STRING) return -1;
+  if (tool_u64(dim, &number)) return number < a->z.ndim ? (int)number : -1;
+  for (unsigned d = 0; d < a->z.ndim; d++)
+    if (a->z.dim[d] && !strcmp(a->z.dim[d], dim)) return (int)d;
+  return -1;
+}
+/* The samples of an object: [*start, *stop) of the axis. */
+static void verify_samples(
+    const struct verify_array *a, int axis, uint64_t number, uint64_t *start, uint64_t *stop) {
+  uint64_t index[INSITU__MAX_DIMS];
+  struct tool_object o = tool_object_of(&a->z);
+  tool_object_index(&a->z, &o, number, index);
+  *start = index[axis] * o.chunk[axis];
+  *stop = insitu__base_min(*start + o.chunk[axis], a->z.shape[axis]);
+}
+/* Writes the bad chunks as a manifest, which excludes the samples that they hold: those of arrays
+ * whose axis is as long as the longest, for others count otherwise. An exit code. */
+static int verify_write_registry(const struct verify_array *arrays, uint64_t n) {
+  struct insitu__text_buffer b = {0}, list = {0};
+  uint64_t longest = 0, start, stop, ranges = 0, chunks = 0, without = 0;
+  insitu_error err = {0};
+  char key[INSITU__MAX_KEY], reason[160];
+  for (uint64_t i = 0; i < n; i++) {
+    int axis = verify_axis(&arrays[i]);
+    if (axis >= 0) longest = insitu__base_max(longest, arrays[i].z.shape[axis]);
+  }
+  insitu__text_buffer_printf(&b, "{\"excluded\": [");
+  for (uint64_t i = 0; i < n; i++) {
+    const struct verify_array *a = &arrays[i];
+    int axis = verify_axis(a);
+    bool excludes = axis >= 0 && a->z.shape[axis] == longest;
+    if (a->n_bad > VERIFY_LISTED)
+      return tool_fail(
+          "%s: more than %d bad chunks; the registry is not written", a->path, (int)VERIFY_LISTED);
+    for (uint64_t k = 0; k < INSITU__ARRAY_LEN(a->bad); k++, chunks++) {
+      verify_key(a, a->bad[k].number, key, sizeof key);
+      insitu__text_buffer_printf(&list, "%s\n {\"array\": ", chunks ? "," : "");
+      insitu__text_buffer_json_string(&list, a->path);
+      insitu__text_buffer_printf(&list, ", \"key\": ");
+      insitu__text_buffer_json_string(&list, key);
+      insitu__text_buffer_printf(
+          &list, ", \"status\": \"%s\", \"cause\": ", insitu_status_name(a->bad[k].err.status));
+      insitu__text_buffer_json_string(&list, a->bad[k].err.message);
+      insitu__text_buffer_printf(&list, "}");
+      without += !excludes;
+      if (!excludes) continue;
+      verify_samples(a, axis, a->bad[k].number, &start, &stop);
+      insitu__text_buffer_printf(&b,
+          "%s\n {\"start\": %" PRIu64 ", \"stop\": %" PRIu64 ", \"reason\": ", ranges++ ? "," : "",
+          start, stop);
+      snprintf(reason, sizeof reason, "bad chunk %.140s", key);
+      insitu__text_buffer_json_string(&b, reason);
+      insitu__text_buffer_printf(&b, "}");
+    }
+  }
+  insitu__text_buffer_printf(&b, "],\n\"bad_chunks\": [");
+  if (list.n) insitu__text_buffer_bytes(&b, list.text, list.n);
+  insitu__text_buffer_printf(&b, "]}\n");
+  if (b.failed || list.failed) tool_no_memory();
+  insitu_status status = insitu__public_write_file("registry", verify_registry, b.text, b.n, &err);
+  insitu__text_buffer_free(&b);
+  insitu__text_buffer_free(&list);
+  if (status < 0) return tool_fail_error(&err);
+  if (tool_json) return TOOL_OK;
+  printf("%s: lists %" PRIu64 " bad chunks, and excludes the samples of %" PRIu64 "\n",
+      verify_registry, chunks, ranges);
+  if (without)
+    printf(
+        "The other %" PRIu64 " lie in arrays that have no such axis, or a shorter one.\n", without);
+  return TOOL_OK;
 }
 
 struct verify_sum {
@@ -413,6 +494,9 @@ static int verify_run(int argc, char **argv) {
   if (argc < 1) return tool_usage_error("the archive is missing");
   if (verify_max_chunks && !tool_u64(verify_max_chunks, &most))
     return tool_usage_error("--max-chunks %s: give a number", verify_max_chunks);
+  if (verify_registry && verify_fail_fast)
+    return tool_usage_error("--registry lists all bad chunks; leave --fail-fast out");
+  if (verify_dim && !verify_registry) return tool_usage_error("--dim needs --registry");
   if (tool_archive_open_with(argv[0], run.workers, &archive, &err) < 0)
     return tool_fail_error(&err);
   if (archive.list_error.status && argc < 2) tool_fail_error(&archive.list_error);
@@ -452,6 +536,7 @@ static int verify_run(int argc, char **argv) {
     if (run.no_memory)
       tool_fail("no memory for a chunk of %" PRIu64 " bytes; the check is not complete", run.bound);
     code = empty ? TOOL_EMPTY : ok ? TOOL_OK : TOOL_FAILED;
+    if (verify_registry && verify_write_registry(arrays, n)) code = TOOL_FAILED;
   }
   for (uint64_t i = 0; i < n; i++) {
     insitu__zarr_array_free(&arrays[i].z);
@@ -470,6 +555,9 @@ static const struct tool_option verify_options[] = {
     {"max-chunks", 0, "N",
         "chunks of one array to ask a store for that cannot list them (10000000)",
         &verify_max_chunks},
+    {"registry", 0, "FILE", "write the bad chunks, as a manifest that excludes their samples",
+        &verify_registry},
+    {"dim", 0, "NAME", "with --registry: the sample axis, by name or number (0)", &verify_dim},
     TOOL_STORE_OPTIONS,
 };
 static const struct tool_command verify_command = {.name = "verify",
