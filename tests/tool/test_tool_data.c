@@ -982,8 +982,35 @@ static void test_cat_bytes(void **state) {
   }
 }
 
+/* ---- scan ---- */
+
+static void scans(void **state) {
+  (void)state;
+  const char *d = support_dir;
+  assert_int_equal(
+      run_tool("mk '%s/scan.zarr' --shape 40,6,5 --chunks 4,6,5 --name t --data index", d), 0);
+  assert_int_equal(run_tool("scan '%s/scan.zarr' -o '%s/s.json' --exclude 5%% --manifest-out "
+                            "'%s/m.json' --lags 1",
+                       d, d, d),
+      0);
+  assert_has(run_out, "t lag 1");
+  assert_has(run_out, "excludes 0 samples");
+  for (int rank = 0; rank < 2; rank++)
+    assert_int_equal(
+        run_tool("scan '%s/scan.zarr' -o '%s/p%d' --rank %d --world 2 --lags 1", d, d, rank, rank),
+        0);
+  assert_int_equal(run_tool("scan --merge '%s/p1' '%s/p0' -o '%s/two.json' -q", d, d, d), 0);
+  char command[1000];
+  snprintf(command, sizeof command, "cmp '%.250s/s.json' '%.250s/two.json'", d, d);
+  assert_int_equal(system(command), 0);
+  assert_int_equal(run_tool("scan '%s/scan.zarr' -o /nowhere/s.json", d), 1);
+  assert_has(run_err, "can be written");
+  assert_int_equal(run_tool("scan '%s/scan.zarr'", d), 2);
+  assert_has(run_err, "--out");
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_mk_index),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(scans), cmocka_unit_test(test_mk_index),
       cmocka_unit_test(test_mk_absent), cmocka_unit_test(test_cat_bytes),
       cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather),
       cmocka_unit_test(test_mk_coordinates), cmocka_unit_test(test_mk_wrong),
