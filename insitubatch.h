@@ -27322,7 +27322,7 @@ static insitu_status insitu__geometry_init(
   }
 
   insitu_status s = insitu__geometry_added(g, desc, err);
-  insitu__geometry_shapes(g);
+  if (!s) insitu__geometry_shapes(g);
   if (!s) s = insitu__geometry_names(g, desc, err);
   if (!s) s = insitu__geometry_views(g, desc, err);
   if (!s) insitu__geometry_hashes(g, desc);
