@@ -466,6 +466,7 @@ static void patches(void **state) {
           .axes = axes,
           .n_axes = 3,
           .patches = 5,
+          .lanes = 2,
           .seed = 9,
           .world = world,
           .rank = rank,
