@@ -9146,24 +9146,26 @@ static bool insitu__names_proxy(const char *proxy, char out[256]) {
 #endif
 
 /* >>tune --------------------------------------------------------------------------------------- */
-/* How many requests a remote store has in flight: the fewest that bring about the most bytes.
+/* How many requests a remote store has in flight: the fewest that bring nearly the most bytes.
  *
- * The limit begins at `most`, so that the search makes no short run slower. After a change as many
- * answers go by as requests were in flight; then a window opens, in which two answers for each
+ * The limit begins at `most`, so that the search makes no short run slower. After a change those
+ * answers go by that belong to the limit before; then a window opens, in which two answers for each
  * request in flight are timed. A test compares windows at the chosen limit with windows at another
  * one, in the order A B | B A | A B and so on, until the pairs agree. The lower limit wins unless
- * the higher one brings more than a tenth of what it would if every request more brought its share.
- * The winner is the chosen limit. After a success the search goes on in the same direction, by
- * larger steps; after a failure it turns round, with smaller steps and ever longer pauses. A
+ * the higher one brings more than a fifteenth of what it would if each request more brought its
+ * share. The winner is the chosen limit. After a success the search goes on in the same direction,
+ * by larger steps; after a failure it turns round, with smaller steps and ever longer pauses. A
  * throughput that jumps ends the pause: the world has changed.
  *
  * A window with less than three quarters of its limit in flight is no evidence: what consumes the
  * bytes is slower, and the chosen limit stays. But where the consumer waits nevertheless, something
  * else bounds the requests, prefetch_depth for one, and the search begins at as many as there are.
- * A server that asks to slow down halves the limit.
- * Throughput decides, and latency only when the first test begins: latency also rises where a
- * server is worth more requests. Ranks that share a full server each gain by more requests, and so
- * come to the same limit, `most`; with the same limit they have equal shares.
+ * A server that asks to slow down ends a test and halves the limit, which then rises by one for
+ * each round of answers; the search goes on once it is the chosen one again.
+ *
+ * Throughput decides, and not latency, which also rises where a server is worth more requests.
+ * Ranks that share a full server each gain by more requests, and so come to the same limit, `most`;
+ * with the same limit they have equal shares.
  *
  * State: struct insitu__tune, one per remote store, the reactor thread's. The functions have no
  * clock and wait for nothing. Times are nanoseconds. */
@@ -9189,6 +9191,7 @@ struct insitu__tune {
   bool up, wide;          /* the next test tries a higher limit; by a factor of 2 instead of 1.5 */
   bool again;             /* the last test had a success in the same direction */
   bool settled;           /* neither a higher nor a lower limit was better */
+  bool back;              /* the limit was halved, and rises to the chosen one again */
   unsigned failures;      /* of tests since the last success */
   uint64_t wait, pause;   /* windows until the next test, and behind the next failure */
   double usual;           /* bytes a nanosecond at the chosen limit; 0: not known */
@@ -9204,11 +9207,10 @@ struct insitu__tune {
   int64_t since, last; /* its begin, and the latest event */
   double area, waited; /* requests in flight over time; latencies */
 
-  /* The shortest latency so far, and the mean of the latest window at the chosen limit. */
-  double shortest, latency;
-  uint64_t told; /* the limit that insitu__tune_news has told; 0: none */
-  bool slowed;   /* the server asked to slow down, and no window was full since */
-  bool awaited;  /* set by the loader: a call of next waits for a batch */
+  double latency; /* the mean of the latest window at the chosen limit */
+  uint64_t told;  /* the limit that insitu__tune_news has told; 0: none */
+  bool slowed;    /* the server asked to slow down, and no window was full since */
+  bool awaited;   /* set by the loader: a call of next waits for a batch */
 };
 
 /* Whether the search has settled at a limit that is not about the one that was told before. */
@@ -9258,7 +9260,7 @@ static int insitu__tune_compare(struct insitu__tune *t) {
   bool up = t->other > t->chosen;
   double low = (double)(up ? t->chosen : t->other), high = (double)(up ? t->other : t->chosen);
   double more = t->rate[up], less = t->rate[!up]; /* of the higher and of the lower limit */
-  double line = 1 - (1 - low / high) / 10;
+  double line = 1 - (1 - low / high) / 15;
   double off = less / more - line; /* above 0: the lower limit is better */
 
   t->sum += off;
@@ -9301,12 +9303,6 @@ static void insitu__tune_rest(struct insitu__tune *t, double rate) {
   bool jumped = !first && (rate > 1.4 * t->usual || rate < 0.7 * t->usual);
 
   t->usual = first || jumped ? rate : t->usual + (rate - t->usual) / 8;
-  /* Requests that wait for each other make latencies long: the limit may be much too high. */
-  if (first && t->pause == INSITU__TUNE_PAUSE && t->latency > 3 * t->shortest) {
-    t->wide = true;
-    t->wait = 1;
-  }
-
   if (jumped) {
     t->wait = 0;
     t->pause = INSITU__TUNE_PAUSE;
@@ -9372,7 +9368,14 @@ static void insitu__tune_done(
 
   if (!t->on) return;
   insitu__tune_count(t, now, in_flight);
-  if (t->shortest <= 0 || latency < t->shortest) t->shortest = latency;
+  if (t->back) {
+    if (t->limit < (double)t->chosen) return;
+    t->back = false;
+    insitu__tune_go(t, now, t->chosen, in_flight);
+    t->skip = in_flight;
+    return;
+  }
+
   if (t->skip) {
     if (!--t->skip) insitu__tune_open(t, now);
     return;
@@ -9388,27 +9391,20 @@ static void insitu__tune_done(
 }
 
 /* The server asked to slow down. */
-static void insitu__tune_throttled(struct insitu__tune *t, int64_t now, uint64_t in_flight) {
+static void insitu__tune_throttled(struct insitu__tune *t) {
   t->limit = t->limit > 2 ? t->limit / 2 : 1;
   if (!t->on) return;
-  uint64_t limit = (uint64_t)t->limit;
-  t->chosen = limit;
-  t->limit = 0; /* which is another limit, in any case */
+  t->back = t->slowed = true;
+  t->settled = false;
   t->other = 0;
-  t->up = true;
-  t->wide = t->again = t->settled = false;
-  t->slowed = true;
-  t->failures = 0;
   t->usual = 0;
-  t->pause = insitu__base_min(2 * t->pause, INSITU__TUNE_LONGEST);
-  t->wait = t->pause;
-  insitu__tune_go(t, now, limit, in_flight);
 }
 
-/* An answer came from a server that does not ask to slow down. Without a search, the limit rises a
+/* An answer came from a server that does not ask to slow down. A limit that was halved rises a
  * little. */
 static void insitu__tune_served(struct insitu__tune *t) {
-  if (!t->on && t->limit < t->most) t->limit += 1 / t->limit;
+  double to = t->on ? (double)t->chosen : t->most;
+  if (t->back || !t->on) t->limit = t->limit + 1 / t->limit < to ? t->limit + 1 / t->limit : to;
 }
 #endif
 
@@ -11121,7 +11117,7 @@ static void insitu__http_throttled(struct insitu__http *h) {
   insitu__http_count(&h->n_throttled, 1);
   if (now - h->slowed < INSITU__HTTP_PAUSE_SLOW) return;
   h->slowed = now;
-  insitu__tune_throttled(&h->tune, insitu__http_clock(h), h->under_way);
+  insitu__tune_throttled(&h->tune);
 }
 
 /* Waits before the next attempt, with decorrelated jitter (a random time from a base to three times
@@ -11209,7 +11205,8 @@ static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n, boo
   getrlimit(RLIMIT_NOFILE, &files);
   n = h->desc.connections ? h->desc.connections : insitu__base_max(n, INSITU__HTTP_CONNECTIONS);
   n = insitu__base_min(n, insitu__base_max(files.rlim_cur / 2, 16));
-  insitu__tune_init(&h->tune, n, tuned && !h->desc.connections);
+  bool search = tuned && !h->desc.connections;
+  if ((double)n != h->tune.most || search != h->tune.on) insitu__tune_init(&h->tune, n, search);
   if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(n + INSITU__MAX_HOSTS));
   return n;
 }
