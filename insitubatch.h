@@ -38732,6 +38732,28 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
   return status ? status : insitu__config_check_outputs(d, err);
 }
 
+/* Whether the copied desc, with the masks behind the `given` variables of the caller's, is one that
+ * opens: it is what insitu_loader_config shows. */
+static insitu_status insitu__config_check_masks(
+    const insitu_loader *ld, uint64_t given, insitu_error *err) {
+  const insitu_loader_desc *c = &ld->config;
+
+  if (c->n_variables == given) return INSITU_OK;
+  if (c->n_variables > INSITU__MAX_VARIABLES)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: it is a mask, and with the masks there are %" PRIu64 " variables; "
+        "leave variables or masks out, down to %d",
+        c->variables[INSITU__MAX_VARIABLES].label, c->n_variables, INSITU__MAX_VARIABLES);
+  for (uint64_t i = given; i < c->n_variables; i++)
+    for (uint64_t k = 0; k < i; k++)
+      if (!strcmp(c->variables[k].label, c->variables[i].label))
+        return insitu__error_set(err, INSITU_E_ARG,
+            "open, variable %s: it is a mask, and variable number %" PRIu64 " has that label as "
+            "well; give the mask or that variable another name",
+            c->variables[i].label, k);
+  return insitu__geometry_check(c, err);
+}
+
 /* ---- defaults ---- */
 
 /* Sets a member that the desc leaves zero from an environment variable that is neither unset nor
@@ -44237,7 +44259,8 @@ static insitu_status insitu__open_init(
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
 
-  insitu_status status = insitu__config_defaults(ld, err);
+  insitu_status status = insitu__config_check_masks(ld, desc->n_variables, err);
+  if (!status) status = insitu__config_defaults(ld, err);
   if (status) return status;
   bool fills = c->on_bad_chunk == INSITU_FILL, places = false;
   if (fills) ld->bad.chunk = insitu__mem_alloc(INSITU_BAD_CHUNKS, sizeof *ld->bad.chunk);

@@ -482,6 +482,47 @@ static void test_refused(void **state) {
   insitu_loader_close(&ld);
 }
 
+/* Masks are variables: their labels are their own, and they count. What is resolved opens again. */
+static void refused_masks(const char *root, insitu_variable *v, uint64_t n, const char *part) {
+  insitu_loader_desc d = {
+      .api = INSITU_API, .url = root, .variables = v, .n_variables = n, .batch_size = 2};
+  insitu_loader *ld = NULL;
+  insitu_error err = {0};
+  if (insitu_loader_open(&d, &ld, &err) != INSITU_E_ARG) fail_msg("%s: %s", part, err.message);
+  has(err.message, part);
+  insitu_loader_close(&ld);
+}
+static void test_refused_masks(void **state) {
+  (void)state;
+  const char *root = support_path("refused_masks");
+  struct support_array a = plain(3, INSITU_F32);
+  support_make(root, &a);
+  insitu_variable label[] = {
+      {.label = "a", .path = "x", .mask = "m"}, {.label = "m", .path = "x", .into = "foo"}};
+  refused_masks(root, label, 2, "variable m: it is a mask, and variable number 1 has that label");
+  insitu_variable channel[] = {
+      {.label = "a", .path = "x", .into = "all", .mask = "m"}, {.label = "m a", .path = "x"}};
+  refused_masks(root, channel, 2, "variable m a: it is a mask, and variable number 1");
+  insitu_variable two[] = {{.label = "a", .path = "x", .into = "all", .mask = "m"},
+      {.label = "b", .path = "x", .mask = "m a"}};
+  refused_masks(root, two, 2, "variable m a: it is a mask, and variable number 2");
+
+  insitu_op replace[64];
+  for (int i = 0; i < 64; i++)
+    replace[i] = (insitu_op){.kind = INSITU_OP_REPLACE, .a = i, .b = NAN};
+  insitu_variable most = {.label = "x", .ops = replace, .n_ops = 64, .mask = "m"};
+  refused_masks(root, &most, 1, "variable m: ops is NULL, or n_ops over 64");
+
+  static insitu_variable many[513];
+  static char names[513][2][8];
+  for (int i = 0; i < 513; i++) {
+    snprintf(names[i][0], sizeof names[i][0], "v%d", i);
+    snprintf(names[i][1], sizeof names[i][1], "m%d", i);
+    many[i] = (insitu_variable){.label = names[i][0], .path = "x", .mask = names[i][1]};
+  }
+  refused_masks(root, many, 513, "variable m511: it is a mask, and with the masks there are 1026");
+}
+
 /* Without memory for the lists, the masks or their names, open says so, and leaks nothing. */
 static void test_no_memory(void **state) {
   (void)state;
@@ -553,6 +594,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_batches),
       cmocka_unit_test(test_fixed_and_patches), cmocka_unit_test(test_absent_and_channels),
       cmocka_unit_test(test_order), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_no_memory), cmocka_unit_test(test_described)};
+      cmocka_unit_test(test_refused_masks), cmocka_unit_test(test_no_memory),
+      cmocka_unit_test(test_described)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
