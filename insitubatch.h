@@ -1456,8 +1456,9 @@ typedef struct insitu_loader_desc {
   /* holes */
   int32_t on_bad_chunk; /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
   /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where a variable that shows some of the
-   * chunk shows the fill value as NaN, by decoding it, too. An absent inner chunk of a shard is an
-   * absent chunk, in a shard that is read whole as well. */
+   * chunk shows the fill value as NaN, by decoding it, too, or by its ops at any index of the
+   * variable. An absent inner chunk of a shard is an absent chunk, in a shard that is read whole as
+   * well. */
   int32_t on_absent_chunk;
   /* resources: they never change the order */
   /* batches made ready ahead of next (32 MiB of them, of a remote store 256; at least 4, at most
@@ -25759,6 +25760,9 @@ struct insitu__geometry_variable {
   bool decoded; /* by cf */
   struct insitu__cf cf;
   struct insitu__ops *ops; /* NULL: none */
+  /* the array's fill value is shown as NaN, at some index of the axis that ops have numbers for;
+   * false where on_absent_chunk says that it is wanted */
+  bool shows_nan;
   uint64_t n_steps;
   struct insitu__select_axis axis[INSITU__MAX_DIMS]; /* along the sample axis: one index */
   uint64_t channel, channels;                        /* in the output: the first, and how many */
@@ -36562,9 +36566,9 @@ static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
   return insitu__rows_next(&w) ? NULL : at;
 }
 
-/* Whether a region shows the fill value of its array as NaN. */
-static bool insitu__rows_shows_nan(const struct insitu__geometry *g, uint64_t region) {
-  const struct insitu__geometry_variable *v = &g->variables[g->regions[region].variable];
+/* Whether a variable shows the fill value of its array as NaN, at some index. */
+static bool insitu__rows_shows_nan(
+    const struct insitu__geometry *g, const struct insitu__geometry_variable *v) {
   const struct insitu__zarr_array *z = &g->arrays[v->array].zarr;
   const struct insitu__box_dim alone = {1, 0, 0, 0};
   uint64_t places = v->ops && v->ops->axis != INSITU__OPS_NONE ? v->ops->length : 1;
@@ -36583,6 +36587,16 @@ static bool insitu__rows_shows_nan(const struct insitu__geometry *g, uint64_t re
   }
 
   return nan;
+}
+
+/* Notes which variables show their fill values as NaN. Lists of numbers may be long: this is done
+ * once, when a loader opens, and not where on_absent_chunk fills whatever the value is. */
+static void insitu__rows_note_nan(insitu_loader *ld) {
+  struct insitu__geometry *g = &ld->geometry;
+
+  if (ld->config.on_absent_chunk == INSITU_FILL) return;
+  for (uint64_t i = 0; i < g->n_variables; i++)
+    g->variables[i].shows_nan = insitu__rows_shows_nan(g, &g->variables[i]);
 }
 
 /* Whether a box has elements of a hole, an absent inner chunk of a shard that is decoded whole.
@@ -36610,9 +36624,10 @@ static bool insitu__rows_hole_in_region(
  * as NaN. */
 static bool insitu__rows_fill_is_nan(
     const struct insitu__loader_tile *t, const struct insitu__rows_part *hole) {
-  for (uint64_t i = 0; i < t->loader->geometry.n_regions; i++)
-    if (t->wanted[i] && (!hole || insitu__rows_hole_in_region(t, i, hole)) &&
-        insitu__rows_shows_nan(&t->loader->geometry, i))
+  const struct insitu__geometry *g = &t->loader->geometry;
+  for (uint64_t i = 0; i < g->n_regions; i++)
+    if (t->wanted[i] && g->variables[g->regions[i].variable].shows_nan &&
+        (!hole || insitu__rows_hole_in_region(t, i, hole)))
       return true;
   return false;
 }
@@ -44116,6 +44131,7 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
   if (!status) status = insitu__geometry_axes(g, c, err);
   if (!status) status = insitu__open_select_await(ld, err);
   if (!status) status = insitu__geometry_init(g, c, err);
+  if (!status) insitu__rows_note_nan(ld);
   if (!status) status = insitu__open_places(ld, err);
   if (!status) status = insitu__geometry_slab(g, c, err);
   if (!status && !g->samples)

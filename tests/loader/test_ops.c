@@ -365,6 +365,50 @@ static void test_absent_and_channels(void **state) {
   insitu_loader_close(&ld);
 }
 
+/* Where a list makes the fill value NaN at one index, an absent chunk is an error by default. That
+ * is known of a variable once, when the loader opens, and not asked where all chunks are filled. */
+static void test_absent_by_index(void **state) {
+  (void)state;
+  const char *root = support_path("absent_by_index");
+  struct support_array a = plain(3, INSITU_F32);
+  a.absent = 1;
+  support_make(root, &a);
+  const double value[] = {1, 2, 5}, gone[] = {1, 2, NAN}, kept[] = {1, 2, 7};
+  for (int32_t policy = 0; policy <= INSITU_FILL; policy++)
+    for (int nan = 0; nan < 2; nan++) {
+      insitu_op replace = {
+          .kind = INSITU_OP_REPLACE, .dim = "x", .as = value, .bs = nan ? gone : kept, .n = 3};
+      insitu_variable v = {.label = "x", .ops = &replace, .n_ops = 1, .mask = "m"};
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = root,
+          .variables = &v,
+          .n_variables = 1,
+          .batch_size = 12,
+          .on_absent_chunk = policy};
+      insitu_loader *ld = open_or_fail(&d);
+      assert_int_equal(ld->geometry.variables[0].shows_nan, nan && policy != INSITU_FILL);
+      assert_false(ld->geometry.variables[1].shows_nan); /* masks have no NaN */
+      insitu_iter *it = NULL;
+      insitu_batch *b = NULL;
+      insitu_error err = {0};
+      insitu_iter_desc pass = {.api = INSITU_API, .split = INSITU_ALL};
+      assert_int_equal(insitu_iter_open(ld, &pass, &it, &err), 0);
+      bool raises = policy == INSITU_RAISE || (!policy && nan);
+      assert_int_equal(
+          insitu_iter_next(it, INSITU_FOREVER, &b, &err), raises ? INSITU_E_ABSENT : INSITU_OK);
+      if (raises) has(err.message, nan ? "its fill value is NaN" : "is not wanted");
+      else
+        for (uint64_t k = 0; k < 144; k++) {
+          float shown = ((const float *)b->arrays[0].data)[k];
+          if (k % 3 < 2) assert_true(shown == 5);
+          else assert_true(nan ? isnan(shown) : shown == 7);
+        }
+      insitu_batch_release(&b);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+    }
+}
+
 /* Operations and masks change neither order nor state. */
 static void test_order(void **state) {
   (void)state;
@@ -593,8 +637,8 @@ static void test_described(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_batches),
       cmocka_unit_test(test_fixed_and_patches), cmocka_unit_test(test_absent_and_channels),
-      cmocka_unit_test(test_order), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_refused_masks), cmocka_unit_test(test_no_memory),
-      cmocka_unit_test(test_described)};
+      cmocka_unit_test(test_absent_by_index), cmocka_unit_test(test_order),
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_refused_masks),
+      cmocka_unit_test(test_no_memory), cmocka_unit_test(test_described)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
