@@ -46339,9 +46339,10 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
  * integers of 2,304 bits, to which any order adds the same. The sketch counts elements by the upper
  * 18 bits of their float32: sign, exponent, 9 bits of the fraction.
  *
- * Of blocks with k elements, mean m and squares q about m, the mean of all n elements is
- * sum(k m) / n, and with c the double next to it the squares about it are
- * sum(q) + (sum(k m^2) - n c^2) - 2 c (sum(k m) - n c); what stands in brackets is exact.
+ * Of a block with k elements, m is the double next to their mean, r the sum and q the squares of what
+ * they are above m. The mean of all n elements is sum(k m + r) / n, and with c the double next to
+ * it the squares about it are sum(q + 2 m r) + (sum(k m^2) - n c^2) - 2 c (sum(k m + r) - n c);
+ * what stands in brackets is exact.
  *
  * State: struct insitu__moments, the caller's, who locks it. Pure functions; nothing suspends. */
 enum {
@@ -46349,7 +46350,7 @@ enum {
   INSITU__MOMENTS_BLOCK = 4096,
   INSITU__MOMENTS_PAGES = 512, /* one for each sign and exponent of a float32 */
   INSITU__MOMENTS_BINS = 512,  /* of a page */
-  /* of rows of more than a block, only each 8th element is in the sketch */
+  /* of rows of more than a block, only one of 8 neighbours is in the sketch */
   INSITU__MOMENTS_EVERY = 8
 };
 
@@ -46365,7 +46366,7 @@ struct insitu__moments {
   bool huge;      /* some square is beyond a double */
   uint64_t pages; /* of the sketch that there are */
   double least, most;
-  struct insitu__moments_sum sum, squares, spread; /* of k m, of k m^2, of q */
+  struct insitu__moments_sum sum, squares, spread; /* of k m + r, of k m^2, of q + 2 m r */
   uint64_t *page[INSITU__MOMENTS_PAGES];           /* NULL: all zero */
 };
 
@@ -46376,9 +46377,14 @@ struct insitu__moments_block {
   double x[INSITU__MOMENTS_BLOCK];
 };
 
-/* Keeps a compiler from making one rounding of a product and a sum. */
+/* Two elements that are worked on at once. */
+typedef double insitu__moments_pair __attribute__((vector_size(16)));
+
+/* Keeps a compiler from making one rounding of a product and a sum. x: a double, or a pair. */
 #if defined(__aarch64__)
 #define INSITU__MOMENTS_ROUND(x) __asm__("" : "+w"(x))
+#elif defined(__x86_64__)
+#define INSITU__MOMENTS_ROUND(x) __asm__("" : "+x"(x))
 #else
 #define INSITU__MOMENTS_ROUND(x) (void)0
 #endif
@@ -46516,12 +46522,42 @@ static void insitu__moments_free(struct insitu__moments *m) {
 
 /* What a block adds. */
 struct insitu__moments_part {
-  double mean, spread, least, most;
+  double mean, rest, spread, least, most; /* rest: r; spread: q */
 };
+
+/* The sums r and q of a block whose m is known. */
+static void insitu__moments_about(
+    const struct insitu__moments_block *b, double mean, double *rest, double *spread) {
+  insitu__moments_pair sum[2] = {{0}}, square[2] = {{0}}, about = {mean, mean};
+  uint64_t whole = b->n / 4 * 4;
+  for (uint64_t i = 0; i < whole; i += 4)
+    for (uint64_t k = 0; k < 2; k++) {
+      insitu__moments_pair d, q;
+      memcpy(&d, b->x + i + 2 * k, sizeof d);
+      d -= about;
+      q = d * d;
+      INSITU__MOMENTS_ROUND(q);
+      sum[k] += d;
+      square[k] += q;
+    }
+
+  sum[0] += sum[1];
+  square[0] += square[1];
+  for (uint64_t i = whole; i < b->n; i++) {
+    double d = b->x[i] - mean, q = d * d;
+    INSITU__MOMENTS_ROUND(q);
+    sum[0][0] += d;
+    square[0][0] += q;
+  }
+
+  *rest = sum[0][0] + sum[0][1];
+  *spread = square[0][0] + square[0][1];
+}
 
 /* Adds up a block that has elements: in four lanes, so that one sum need not wait for another. */
 static struct insitu__moments_part insitu__moments_measure(struct insitu__moments_block *b) {
-  double sum[4] = {0}, square[4] = {0}, low[4], high[4];
+  struct insitu__moments_part part;
+  double sum[4] = {0}, low[4], high[4];
   uint64_t whole = b->n / 4 * 4;
   for (int k = 0; k < 4; k++) low[k] = high[k] = b->x[0];
   for (uint64_t i = 0; i < whole; i += 4)
@@ -46538,25 +46574,28 @@ static struct insitu__moments_part insitu__moments_measure(struct insitu__moment
     high[0] = x > high[0] ? x : high[0];
   }
 
-  double mean = (sum[0] + sum[1] + sum[2] + sum[3]) / (double)b->n;
-  if (!__builtin_isfinite(mean)) mean = b->x[0]; /* the sum is beyond a double */
-  for (uint64_t i = 0; i < whole; i += 4)
-    for (int k = 0; k < 4; k++) {
-      double d = b->x[i + (uint64_t)k] - mean, q = d * d;
-      INSITU__MOMENTS_ROUND(q);
-      square[k] += q;
-    }
-  for (uint64_t i = whole; i < b->n; i++) {
-    double d = b->x[i] - mean, q = d * d;
-    INSITU__MOMENTS_ROUND(q);
-    square[0] += q;
-  }
+  part.mean = (sum[0] + sum[1] + sum[2] + sum[3]) / (double)b->n;
+  if (!__builtin_isfinite(part.mean)) part.mean = b->x[0]; /* the sum is beyond a double */
+  insitu__moments_about(b, part.mean, &part.rest, &part.spread);
   for (int k = 1; k < 4; k++) {
     low[0] = low[k] < low[0] ? low[k] : low[0];
     high[0] = high[k] > high[0] ? high[k] : high[0];
   }
-  return (struct insitu__moments_part){
-      mean, square[0] + square[1] + square[2] + square[3], low[0], high[0]};
+  part.least = low[0];
+  part.most = high[0];
+  return part;
+}
+
+/* Adds to the exact sums. False: a square is beyond a double. */
+static bool insitu__moments_sum_up(
+    struct insitu__moments *m, const struct insitu__moments_part *part, uint64_t n) {
+  double cross = 2 * part->mean * part->rest;
+  if (!__builtin_isfinite(part->spread) || !__builtin_isfinite(cross)) return false;
+  return insitu__moments_add_times(&m->sum, false, part->mean, n) &&
+         insitu__moments_add_times(&m->sum, false, part->rest, 1) &&
+         insitu__moments_add_square(&m->squares, false, part->mean, n) &&
+         insitu__moments_add_times(&m->spread, false, part->spread, 1) &&
+         insitu__moments_add_times(&m->spread, false, cross, 1);
 }
 
 /* Adds a block that was measured, and empties it. False: no memory. */
@@ -46568,14 +46607,12 @@ static bool insitu__moments_take(struct insitu__moments *m, struct insitu__momen
     if (!m->count || part->least < m->least) m->least = part->least;
     if (!m->count || part->most > m->most) m->most = part->most;
     m->count += b->n;
-    if (!insitu__moments_add_times(&m->sum, false, part->mean, b->n) ||
-        !insitu__moments_add_square(&m->squares, false, part->mean, b->n) ||
-        !__builtin_isfinite(part->spread) ||
-        !insitu__moments_add_times(&m->spread, false, part->spread, 1))
-      m->huge = true;
+    if (!insitu__moments_sum_up(m, part, b->n)) m->huge = true;
   }
   for (uint64_t i = 0; ok && i < b->n; i += b->all ? 1 : INSITU__MOMENTS_EVERY) {
-    uint32_t bin = insitu__moments_bin(b->x[i]);
+    /* any of the neighbours: a last axis of 8 shows all its indexes */
+    uint64_t at = b->all ? i : i + insitu__order_mix(i) % INSITU__MOMENTS_EVERY;
+    uint32_t bin = insitu__moments_bin(b->x[insitu__base_min(at, b->n - 1)]);
     uint64_t *page = insitu__moments_page(m, bin / INSITU__MOMENTS_BINS);
     ok = page != NULL;
     if (ok) page[bin % INSITU__MOMENTS_BINS]++;
@@ -46645,7 +46682,8 @@ static double insitu__moments_quantile(const struct insitu__moments *m, double s
     double within = (rank - before + 0.5) / n * (high - low);
     INSITU__MOMENTS_ROUND(within);
     x = low + within;
-    if (!__builtin_isfinite(x)) x = low < 0 ? m->least : m->most; /* beyond a float32 */
+    if (!__builtin_isfinite(x)) x = low > 0 ? m->most : m->least; /* beyond a float32 */
+    if (x > -0x1p-126 && x < 0x1p-126) x = 0;                     /* the bins beside 0 */
     break;
   }
   x = x > m->least ? x : m->least;

@@ -1,0 +1,111 @@
+/* Sums and sketches of elements. The whole of a scan is tested in tests/loader/test_scan.c. */
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+
+static struct insitu__moments moments;
+static struct insitu__moments_block block;
+
+static void take(bool all) {
+  block.all = all;
+  struct insitu__moments_part part = insitu__moments_measure(&block);
+  assert_true(insitu__moments_take(&moments, &block, &part));
+}
+static void begin(void) {
+  insitu__moments_free(&moments);
+  memset(&moments, 0, sizeof moments);
+  memset(&block, 0, sizeof block);
+}
+static double uniform(void) {
+  return (double)support_below(1u << 30) / (1u << 30);
+}
+
+/* The standard deviation is within 10^-12, however far the mean is from 0. */
+static void far_from_zero(void **state) {
+  (void)state;
+  static const double base[] = {0, 1e3, 1e5, 1e6, -1e8};
+  enum { BLOCKS = 8 };
+  static double x[BLOCKS * INSITU__MOMENTS_BLOCK];
+  for (size_t k = 0; k < sizeof base / sizeof *base; k++) {
+    uint64_t n = BLOCKS * INSITU__MOMENTS_BLOCK - 3;
+    long double sum = 0, squares = 0;
+    begin();
+    for (uint64_t i = 0; i < n; i++) sum += x[i] = base[k] + uniform();
+    long double mean = sum / (long double)n;
+    for (uint64_t i = 0; i < n; i++) squares += (x[i] - mean) * (x[i] - mean);
+    for (uint64_t i = 0; i < n; i++) {
+      block.x[block.n++] = x[i];
+      if (block.n == INSITU__MOMENTS_BLOCK || i + 1 == n) take(true);
+    }
+    double deviation, want = (double)sqrtl(squares / (long double)n);
+    double got = insitu__moments_mean(&moments, &deviation);
+    assert_true(fabs(got - (double)mean) <= 1e-15 * fabs((double)mean) + 1e-16);
+    if (fabs(deviation - want) > 1e-12 * want)
+      fail_msg("about %g: %.17g, not %.17g", base[k], deviation, want);
+  }
+  begin();
+}
+
+/* Of long rows one of 8 neighbours is in the sketch: not always the same index of a last axis. */
+static void every_index_is_seen(void **state) {
+  (void)state;
+  for (uint64_t length = 2; length <= 64; length *= 2) {
+    begin();
+    while (block.n < INSITU__MOMENTS_BLOCK) {
+      block.x[block.n] = (double)(block.n % length);
+      block.n++;
+    }
+    take(false);
+    assert_int_equal(moments.sketched, INSITU__MOMENTS_BLOCK / 8);
+    double last = (double)length - 1, median = insitu__moments_quantile(&moments, 0.5);
+    assert_true(fabs(median - last / 2) <= 0.25 * last + 0.5);
+    assert_true(insitu__moments_quantile(&moments, 1) == last);
+  }
+  begin();
+}
+
+/* Quantiles of zeros, and of elements that no float32 holds. */
+static void at_the_ends(void **state) {
+  (void)state;
+  begin();
+  for (int i = 0; i < 100; i++) block.x[block.n++] = i < 90 ? 0 : 1;
+  take(true);
+  assert_true(insitu__moments_quantile(&moments, 0.5) == 0);
+  begin();
+  for (int i = 0; i < 100; i++) block.x[block.n++] = i < 50 ? -1e200 : 99;
+  take(true);
+  assert_true(insitu__moments_quantile(&moments, 0.1) == -1e200);
+  assert_true(insitu__moments_quantile(&moments, 0.9) > 98);
+  begin();
+  for (int i = 0; i < 100; i++) block.x[block.n++] = i < 50 ? -99 : 1e200;
+  take(true);
+  assert_true(insitu__moments_quantile(&moments, 0.9) == 1e200);
+  begin();
+}
+
+/* The same bits whether or not the compiler has a rounding of product and sum in one. */
+static void golden(void **state) {
+  (void)state;
+  begin();
+  uint64_t word = 1;
+  for (int i = 0; i < 1000; i++) {
+    word = insitu__order_mix(word);
+    block.x[block.n++] = (double)(int64_t)word * 0x1p-60;
+  }
+  struct insitu__moments_part part = insitu__moments_measure(&block);
+  uint64_t bits[3];
+  memcpy(&bits[0], &part.mean, 8);
+  memcpy(&bits[1], &part.rest, 8);
+  memcpy(&bits[2], &part.spread, 8);
+  if (bits[0] != 0x3fbb6f17bd511d56 || bits[1] != 0x3d4a000000000000 ||
+      bits[2] != 0x40d4fbd1462d350e)
+    fail_msg("%#" PRIx64 " %#" PRIx64 " %#" PRIx64, bits[0], bits[1], bits[2]);
+  begin();
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(far_from_zero),
+      cmocka_unit_test(every_index_is_seen), cmocka_unit_test(at_the_ends),
+      cmocka_unit_test(golden)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
