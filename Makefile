@@ -200,6 +200,7 @@ $(BUILD)/tsan/test_%: test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(SAN_CC),$(TSAN))
 $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(d)/test_codec_core $(d)/test_codec_zlib): tests/unit/test_codec.c
+$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan $(BUILD)/valgrind,$(d)/test_opmath_scalar): tests/unit/test_opmath.c
 $(BUILD)/probe_uring: tests/probe_uring.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring

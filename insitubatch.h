@@ -662,21 +662,25 @@
  *         {.label = "tp", .ops = precipitation, .n_ops = 3, .mask = "tp_missing"},
  *         {.label = "t", .select = "level=500,850", .ops = levels, .n_ops = 1}};
  *
- *   They compute in float64 where the output is INSITU_F64, else in float32. The element is rounded
- *   to that, and so are the operations' numbers; each + - * / rounds once, to the nearest, ties to
- *   even. NORM is a difference and a quotient, LOG1P and ASINH a quotient and the function.
- *   Outputs of 16 bits are rounded from float32 at the end. INSITU_AS_STORED means what it means
- *   with decode; of integers and bool no output is made. log1p is right to 0.9 units in the last
- *   place, asinh to 1.2 (measured on all float32, and on a dense set of float64). Results are the
- *   same bits on every machine; every NaN is the same quiet one, and NaN stays NaN in all but FILL.
+ *   They compute in float64 where the output is INSITU_F64, else in float32. The element is
+ *   rounded to that, and so are the operations' numbers; each + - * / rounds once, to the nearest,
+ *   ties to even. Where FILL or mask looks for missing values of the array, 64-bit integers are
+ *   rounded to float64 first; for operations in float32 they are so rounded twice. NORM is a
+ *   difference and a quotient, LOG1P and ASINH a quotient and the function. Outputs of 16 bits are
+ *   rounded from float32 at the end. INSITU_AS_STORED means what it means with decode; of integers
+ *   and bool no output is made. log1p is right to 0.9 units in the last place, asinh to 1.2
+ *   (measured on all float32, and on a dense set of float64). Results are the same bits on every
+ *   machine, where the implementation is compiled without -ffast-math; every NaN is the same quiet
+ *   one, and NaN stays NaN in all but FILL.
  *
  *   Missing is an element that is NaN, and where FILL or mask asks for it, one that equals
  *   _FillValue or missing_value, as with decode; that one is NaN until FILL. An absent chunk's fill
  *   value goes through the operations, and so does what hangs over the edge of an array: where FILL
  *   leaves no NaN, an absent chunk stops no epoch. `mask` names a further output, which tells what
  *   was missing: NaN, missing by the attributes, or equal to the value of an INSITU_OP_REPLACE that
- *   stands before all other operations. Outputs of masks come behind all others. Variables with one
- *   `into` may share a mask: its channels are called after it and them.
+ *   stands before all other operations, also where that makes it a number. A damaged chunk that
+ *   on_bad_chunk fills is missing only where its fill value is. Outputs of masks come behind all
+ *   others. Variables with one `into` may share a mask: its channels are called after it and them.
  *
  *   Operations and masks decide neither the order nor the state. insitu_loader_describe has both,
  *   and a fingerprint that differs where numbers do.
@@ -1224,9 +1228,12 @@ typedef struct insitu_variable {
   /* optional: what is done with each element, in this order; see OPERATIONS in the manual */
   const insitu_op *ops;
   uint64_t n_ops;
-  /* optional: label of a further output of the batch, of the same shape and of INSITU_U8: 1 where
-   * the element was missing before all ops, else 0. insitu_loader_config shows it as a variable of
-   * its own, behind the others. */
+  /* optional: label of a further output of the batch, of INSITU_U8: 1 where the element is missing,
+   * else 0. Missing is NaN, a value that the array's attributes call missing, and the value of each
+   * INSITU_OP_REPLACE that stands before all other ops, also where b is a number. The output has
+   * the shape of the variable's; with `into` the mask is as many channels of an output of masks.
+   * Elements of a damaged chunk that on_bad_chunk fills are 0, unless the fill value is missing.
+   * insitu_loader_config shows the mask as a variable of its own, behind the others. */
   const char *mask;
 } insitu_variable;
 
@@ -24806,7 +24813,7 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
  * compiler, scalar or in vectors: only + - * / and square roots of IEEE 754, each rounded once to
  * the nearest, ties to even, and integer operations. A NaN that comes out is the quiet one with no
  * sign and no payload. INSITU__OPS_ROUND keeps compilers from making one rounding of a product and
- * a sum.
+ * a sum. -ffast-math is excluded: a compiler may then take no value for NaN.
  *
  * The logarithm. log(1 + x) with u = 1 + x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1 (x itself
  * where k is 0), and c what the sum 1 + x lost in rounding:
@@ -24819,7 +24826,8 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
  * for float32 (what is left out is below 2^-28 of the result) and 10 for float64 (2^-55). asinh(x)
  * is log(1 + y) with y = |x| + x^2 / (1 + sqrt(1 + x^2)), and the sign of x. The form with h is
  * that of FreeBSD's log1p (msun, s_log1p.c: "hfsq"); no code is taken from there. The errors that
- * tests/unit/test_ops.c measures are in the manual, under OPERATIONS.
+ * tests/unit/test_opmath.c measures are in the manual, under OPERATIONS. tests/loader/test_ops.c
+ * compares what batches show.
  *
  * State: struct insitu__ops is written once and then only read; any thread. Nothing suspends. */
 
