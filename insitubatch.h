@@ -46347,10 +46347,11 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
  * integers of 2,304 bits, to which any order adds the same. The sketch counts elements by the upper
  * 18 bits of their float32: sign, exponent, 9 bits of the fraction.
  *
- * Of a block with k elements, m is the double next to their mean, r the sum and q the squares of what
- * they are above m. The mean of all n elements is sum(k m + r) / n, and with c the double next to
- * it the squares about it are sum(q + 2 m r) + (sum(k m^2) - n c^2) - 2 c (sum(k m + r) - n c);
- * what stands in brackets is exact.
+ * Of a block with k elements, m is the double next to their mean, r the sum of their distances from
+ * m, and q that of the squares. The mean of all n elements is sum(k m + r) / n. With c the double
+ * next to that, the squares about c are
+ * sum(q + 2 m r) + (sum(k m^2) - n c^2) - 2 c (sum(k m + r) - n c); what stands in brackets is
+ * exact.
  *
  * State: struct insitu__moments, the caller's, who locks it. Pure functions; nothing suspends. */
 enum {
