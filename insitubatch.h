@@ -33021,8 +33021,10 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
  *
  * Time is counted in rows of the rank that an iterator has scanned. When a chunk is used next in
  * this epoch, or in one of the next `later` epochs, is looked up at each touch. Several iterators
- * have a clock each, which are set alike when an iterator begins or jumps. Of patches nothing is
- * looked up: what came first stays.
+ * have a clock each, which are set alike when an iterator begins or jumps. The clock of an iterator
+ * that pauses stands still: what it kept would look most urgent for ever. Once the iterator lies an
+ * epoch behind, its chunks count as never used again, until it scans on and its clock is set anew.
+ * Of patches nothing is looked up: what came first stays.
  *
  * An array has a pool: room for chunks of its size, as large a part of cache_memory as the array's
  * part of all decoded bytes. Entries that no tile uses are in a heap, the one that is used last at
@@ -33070,7 +33072,8 @@ struct insitu__decoded_pool {
 struct insitu__decoded {
   struct insitu__decoded_pool *pool; /* of each array */
   uint64_t n_pools;
-  uint64_t now; /* the latest time of any iterator */
+  uint64_t room; /* chunks that all pools hold */
+  uint64_t now;  /* the latest time of any iterator */
 };
 
 /* ---- pools ---- */
@@ -33167,6 +33170,7 @@ static bool insitu__decoded_init(
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     uint64_t each = insitu__base_ceil_div(g->arrays[i].chunk_bytes, 64) * 64;
     if (!insitu__decoded_pool_init(&d->pool[i], (uint32_t)n[i], each)) return false;
+    d->room += n[i];
   }
   return true;
 }
@@ -33384,6 +33388,8 @@ struct insitu__decoded_clock {
   struct insitu__order *order;
   uint64_t n;
   uint64_t before; /* the time when row 0 of epoch 0 would have been scanned; it may wrap around */
+  uint64_t at;     /* the time of its iterator's latest use of a chunk, or of its begin */
+  bool paused;     /* since then its iterator's chunks were let go */
 };
 
 static void insitu__decoded_clock_free(struct insitu__decoded_clock *c) {
@@ -33435,9 +33441,12 @@ static uint64_t insitu__decoded_next(struct insitu__decoded_clock *c, const stru
 }
 
 /* An iterator begins, or goes on elsewhere, at row `now` of an epoch: sets its clock, and looks up
- * when it uses what is here of its own chunks and of those that nobody else uses. NULL: it ends. */
+ * when it uses what is here of its own chunks and of those that nobody else uses. NULL: it ends, or
+ * pauses. */
 static void insitu__decoded_move(struct insitu__decoded *d, struct insitu__decoded_clock *c,
     const struct insitu__plan *p, const struct insitu__order *o, uint64_t now, const void *user) {
+  c->paused = !o;
+  c->at = d->now;
   if (o) c->before = d->now - (o->epoch * o->batches * p->layout.batch + now);
   for (uint64_t i = 0; i < d->n_pools; i++) {
     struct insitu__decoded_pool *pool = &d->pool[i];
@@ -33452,6 +33461,14 @@ static void insitu__decoded_move(struct insitu__decoded *d, struct insitu__decod
       if (!entry->users) insitu__decoded_settle(pool, entry->place, e);
     }
   }
+}
+
+/* Whether an iterator lies more than an epoch behind, and its chunks are still held for it. More
+ * rows, too, than there is room for chunks: insitu__decoded_move looks at all of them. */
+static bool insitu__decoded_rests(const struct insitu__decoded *d,
+    const struct insitu__decoded_clock *c, const struct insitu__plan *p) {
+  uint64_t rows = c->order[0].batches * p->layout.batch;
+  return !c->paused && d->now - c->at > insitu__base_max(rows, d->room);
 }
 
 /* ---- what a cache is going to find ---- */
@@ -42496,6 +42513,19 @@ static struct insitu__loader_tile *insitu__pass_tile(insitu_iter *it, uint64_t b
   return t;
 }
 
+/* Sets the clocks of the cache of decoded chunks: the iterator scans a row of the tile's epoch. */
+static void insitu__pass_time(insitu_iter *it, const struct insitu__loader_tile *t, uint64_t row) {
+  struct insitu__decoded *d = &it->loader->decoded;
+  struct insitu__decoded_clock *c = &it->clock;
+
+  if (c->paused) insitu__decoded_move(d, c, &it->plan, t->order, row, it);
+  c->at = c->before + t->base * it->plan.layout.batch + row;
+  d->now = insitu__base_max(d->now, c->at);
+  for (insitu_iter *i = it->loader->sched.iters; i; i = i->sched.next_iter)
+    if (insitu__decoded_rests(d, &i->clock, &i->plan))
+      insitu__decoded_move(d, &i->clock, &i->plan, NULL, 0, i);
+}
+
 /* Looks the tile's chunk up in the cache of decoded chunks. True: it is there. */
 static bool insitu__pass_cached(insitu_iter *it, struct insitu__loader_tile *t) {
   const struct insitu__plan_scan *s = &it->sched.scan;
@@ -42505,7 +42535,7 @@ static bool insitu__pass_cached(insitu_iter *it, struct insitu__loader_tile *t) 
   bool found;
 
   if (!d->n_pools) return false;
-  d->now = insitu__base_max(d->now, it->clock.before + t->base * it->plan.layout.batch + now);
+  insitu__pass_time(it, t, now);
   uint64_t next =
       insitu__decoded_next(&it->clock, &it->plan, t->order, t->array, t->chunk, now, &t->window);
   t->entry = insitu__decoded_touch(&d->pool[s->array], t->chunk, t->field, it, next, &found);

@@ -348,6 +348,86 @@ static void optima(void **state) {
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) beside_optimum(&cases[i]);
 }
 
+/* ---- an iterator that pauses ---- */
+
+/* Reads an epoch; returns how many of its chunks the cache had. */
+static uint64_t found_by(insitu_loader *ld, insitu_iter *it) {
+  uint64_t before = stats_of(ld).cache_hits;
+  insitu_batch *b;
+  insitu_error err;
+  insitu_status status;
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) insitu_batch_release(&b);
+  if (status != INSITU_END) fail_msg("%s", err.message);
+  return stats_of(ld).cache_hits - before;
+}
+
+/* A validation iterator that stays open between epochs does not keep its chunks meanwhile: the
+ * training finds as many as without it, soon after. */
+static void pauses(void **state) {
+  (void)state;
+  const char *root = support_path("pauses");
+  struct support_array a = {.name = "a",
+      .ndim = 2,
+      .shape = {2000, 16},
+      .chunk = {1, 16},
+      .shard = {50, 1},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .dims = "[\"time\",\"x\"]"};
+  support_make(root, &a);
+  insitu_variable v = {.label = "x", .path = "a"};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = 8,
+      .unit_chunks = 1,
+      .block_chunks = 16,
+      .split = {{.start = 0, .stop = 1600}, {.start = 1600, .stop = 2000}},
+      .hold_epoch = 1,
+      .max_inflight = 4,
+      .assembly = INSITU_SCATTER,
+      .cache_memory = 1u << 30};
+  insitu_iter_desc train = {.api = INSITU_API, .order = INSITU_SHUFFLED, .split = INSITU_TRAIN};
+  insitu_iter_desc val = {.api = INSITU_API, .order = INSITU_SEQUENTIAL, .split = INSITU_VAL};
+  insitu_plan all, none;
+  insitu_error err;
+  insitu_loader *ld = open_or_fail(&d);
+  if (insitu_loader_plan(ld, &train, &all, &err)) fail_msg("%s", err.message);
+  insitu_loader_close(&ld);
+  d.cache_memory = 0;
+  ld = open_or_fail(&d);
+  if (insitu_loader_plan(ld, &train, &none, &err)) fail_msg("%s", err.message);
+  insitu_loader_close(&ld);
+  d.cache_memory = (all.cache_bytes - none.cache_bytes) / 5; /* 400 chunks */
+  for (int whole = 0; whole < 2; whole++) { /* val is read to its end, or stands inside its epoch */
+    ld = open_or_fail(&d);
+    insitu_iter *it[2] = {open_iter_or_fail(ld, &train), open_iter_or_fail(ld, &val)};
+    for (int round = 0; round < 3; round++) {
+      uint64_t found = 0;
+      for (int e = 0; e < 4; e++) {
+        found = found_by(ld, it[0]);
+        print_message("    train found %d of 1600\n", (int)found);
+      }
+      assert_in_range(found, 390, 400);
+      if (whole) {
+        print_message("    val found %d of 400\n", (int)found_by(ld, it[1]));
+        continue;
+      }
+      for (int k = 0; k < 30; k++) { /* an epoch has 50 batches */
+        insitu_batch *b;
+        insitu_status status = insitu_iter_next(it[1], 20000, &b, &err);
+        if (status == INSITU_END) status = insitu_iter_next(it[1], 20000, &b, &err);
+        if (status) fail_msg("%s", err.message);
+        insitu_batch_release(&b);
+      }
+    }
+    for (int i = 0; i < 2; i++) insitu_iter_close(&it[i]);
+    insitu_loader_close(&ld);
+  }
+  support_remove(root);
+}
+
 /* ---- what does not fit ---- */
 
 static void refused(void **state) {
@@ -468,6 +548,6 @@ static void others(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn), cmocka_unit_test(optima),
-      cmocka_unit_test(others), cmocka_unit_test(refused)};
+      cmocka_unit_test(pauses), cmocka_unit_test(others), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
