@@ -40851,6 +40851,24 @@ static bool insitu__tile_cell_await(struct insitu__loader_tile *t) {
   return t->cell != NULL;
 }
 
+/* Whether a chunk that was to be kept is read once more, only as far as its rows need: it was read
+ * whole and is damaged, perhaps in a part that is not shown. */
+static bool insitu__tile_leaves_cell(const struct insitu__loader_tile *t, insitu_status status) {
+  bool damaged = status == INSITU_E_CORRUPT || status == INSITU_E_CODEC;
+  return damaged && t->cell && insitu__rows_have_parts(t->loader, t->array);
+}
+
+/* insitu__tile_fetch_await, and once more past the caches of bytes where those gave damaged ones. */
+static insitu_status insitu__tile_fetch_anew_await(
+    struct insitu__loader_tile *t, const uint64_t *index, const char *key) {
+  t->anew = t->cached = false;
+  insitu_status status = insitu__tile_fetch_await(t, index, key);
+  if (!insitu__fetch_again(status, t->cached)) return status;
+  insitu__error_clear(&t->error);
+  t->anew = true;
+  return insitu__tile_fetch_await(t, index, key);
+}
+
 /* The coroutine of a chunk, from its key to its end. */
 static void insitu__tile_await(void *arg) {
   struct insitu__loader_tile *t = arg;
@@ -40871,12 +40889,11 @@ static void insitu__tile_await(void *arg) {
   /* Without patches a chunk is touched with all its fields; perhaps no row of the window shows this
    * one. */
   if (!status && t->first < t->last && !insitu__tile_cell_await(t)) {
-    t->anew = t->cached = false;
-    status = insitu__tile_fetch_await(t, index, key);
-    if (insitu__fetch_again(status, t->cached)) {
+    status = insitu__tile_fetch_anew_await(t, index, key);
+    if (insitu__tile_leaves_cell(t, status)) {
       insitu__error_clear(&t->error);
-      t->anew = true;
-      status = insitu__tile_fetch_await(t, index, key);
+      t->cell = NULL;
+      status = insitu__tile_fetch_anew_await(t, index, key);
     }
     t->status = status;
     insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);

@@ -501,6 +501,58 @@ static void beside(insitu_loader_desc *d, int epochs, uint64_t cache) {
   }
 }
 
+/* A chunk is damaged where no batch shows it: no error without a cache, and so none with one. What
+ * is shown of a chunk that is damaged there is an error with both. */
+static void damaged_aside(void **state) {
+  (void)state;
+  const char *root = support_path("aside");
+  const insitu_variable v[2] = {{.label = "x", .path = "a"}, {.label = "b", .path = "b"}};
+  struct support_array a = {.ndim = 2,
+      .shape = {16, 4096},
+      .chunk = {8, 4096},
+      .dtype = INSITU_F32,
+      .format = 2,
+      .dims = "[\"time\",\"x\"]"};
+  a.name = "a";
+  support_make(root, &a);
+  a.name = "b"; /* of whole chunks: what is found in the cache */
+  support_make(root, &a);
+  char path[600];
+  snprintf(path, sizeof path, "%s/a/0.0", root);
+  for (int rows = 7; rows >= 5; rows -= 2) { /* six of the first eight rows are shown */
+    assert_int_equal(truncate(path, rows * 4096 * 4), 0);
+    for (int how = 0; how < 8; how++) {
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = root,
+          .variables = v,
+          .n_variables = 2,
+          .batch_size = 2,
+          .unit_chunks = 1,
+          .block_chunks = 1 + how % 2,
+          .split = {{.start = 0, .stop = 6}, {.start = 8, .stop = 16}},
+          .inline_io = how / 2 % 2,
+          .max_inflight = 4,
+          .assembly = how < 4 ? INSITU_SCATTER : INSITU_GATHER};
+      if (rows == 7 && how < 4) beside(&d, 3, 1u << 20);
+      insitu_loader *ld = NULL;
+      insitu_batch *b;
+      insitu_error err;
+      d.cache_memory = 1u << 20;
+      ld = open_or_fail(&d);
+      insitu_iter *it = open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API});
+      int n = 0;
+      insitu_status status;
+      for (; (status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK; n++)
+        insitu_batch_release(&b);
+      assert_int_equal(status, rows == 7 ? INSITU_END : INSITU_E_CORRUPT);
+      if (rows == 7) assert_int_equal(n, 3);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+    }
+  }
+  support_remove(root);
+}
+
 /* Chunks of which slots hold parts, patches, and chunks that are damaged. */
 static void others(void **state) {
   (void)state;
@@ -548,6 +600,7 @@ static void others(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn), cmocka_unit_test(optima),
-      cmocka_unit_test(pauses), cmocka_unit_test(others), cmocka_unit_test(refused)};
+      cmocka_unit_test(pauses), cmocka_unit_test(damaged_aside), cmocka_unit_test(others),
+      cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
