@@ -33490,18 +33490,20 @@ struct insitu__decoded_trial {
   double hits, uses; /* in the epochs that count */
 };
 
-/* The uses of every step-th chunk in epochs [0, c->n). */
-static void insitu__decoded_trial_uses(struct insitu__decoded_trial *t,
+/* The uses of every step-th chunk in epochs [0, c->n). False: there are more than t->most. */
+static bool insitu__decoded_trial_uses(struct insitu__decoded_trial *t,
     struct insitu__decoded_clock *c, const struct insitu__plan *p,
     const struct insitu__geometry_array *a, uint64_t step) {
   uint64_t rows = c->order[0].batches * p->layout.batch;
 
+  t->n = 0;
   for (uint64_t chunk = 0; chunk < a->chunks; chunk += step) {
     uint64_t first = t->n;
     for (uint64_t epoch = 0; epoch < c->n; epoch++) {
       struct insitu__decoded_uses uses;
       insitu__decoded_uses(&uses, p, insitu__decoded_order(c, epoch), a, chunk);
-      for (uint64_t i = 0; i < uses.n && t->n < t->most; i++)
+      if (uses.n > t->most - t->n) return false;
+      for (uint64_t i = 0; i < uses.n; i++)
         t->event[t->n++] = (struct insitu__decoded_event){
             .at = epoch * rows + uses.use[i].at, .next = INSITU__DECODED_NEVER, .chunk = chunk};
     }
@@ -33509,6 +33511,7 @@ static void insitu__decoded_trial_uses(struct insitu__decoded_trial *t,
     for (uint64_t i = first; i + 1 < t->n; i++) t->event[i].next = t->event[i + 1].at;
   }
   qsort(t->event, t->n, sizeof *t->event, insitu__decoded_by_time);
+  return true;
 }
 
 /* Tries the cache with the chunks of one array; n: chunks of it that it holds, of `fields` fields
@@ -33522,12 +33525,12 @@ static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu
   uint64_t rows = c->order[0].batches * p->layout.batch, from = rows, to = rows * (c->n - 1);
   struct insitu__decoded_pool pool = {.n = 0};
 
-  t->n = 0;
   t->most = insitu__base_min(INSITU__DECODED_SAMPLE, insitu__base_ceil_div(a->chunks, step) * each);
   t->event = insitu__mem_alloc(t->most, sizeof *t->event);
+  bool ok = t->event != NULL;
+  while (ok && !insitu__decoded_trial_uses(t, c, p, a, step)) step *= 2; /* one chunk's uses fit */
   uint64_t room = (n + fields * step / 2) / (fields * step);
-  bool ok = t->event && insitu__decoded_pool_init(&pool, (uint32_t)room, 0);
-  if (ok) insitu__decoded_trial_uses(t, c, p, a, step);
+  ok = ok && insitu__decoded_pool_init(&pool, (uint32_t)room, 0);
   for (uint64_t k = 0; ok && k < t->n; k++) {
     const struct insitu__decoded_event *event = &t->event[k];
     bool found, counts = event->at >= from && event->at < to;

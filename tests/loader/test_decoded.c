@@ -428,6 +428,55 @@ static void pauses(void **state) {
   support_remove(root);
 }
 
+/* Many steps use a chunk so often that the plan tries fewer chunks than it would: what is printed
+ * is what is found. */
+static void many_steps(void **state) {
+  (void)state;
+  const char *root = support_path("steps");
+  struct support_array a = {.name = "a",
+      .ndim = 2,
+      .shape = {2000, 16},
+      .chunk = {1, 16},
+      .shard = {50, 1},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .dims = "[\"time\",\"x\"]"};
+  support_make(root, &a);
+  int64_t forty[40];
+  for (int i = 0; i < 40; i++) forty[i] = i;
+  insitu_variable v = {.label = "x", .path = "a", .steps = forty, .n_steps = 40};
+  insitu_iter_desc pass = {.api = INSITU_API, .order = INSITU_SHUFFLED};
+  insitu_loader *ld = NULL;
+  insitu_plan p[3];
+  insitu_error err;
+  for (int i = 0; i < 3; i++) { /* all chunks, none, a twentieth */
+    insitu_loader_close(&ld);
+    ld = open_or_fail(&(insitu_loader_desc){.api = INSITU_API,
+        .url = root,
+        .variables = &v,
+        .n_variables = 1,
+        .batch_size = 8,
+        .unit_chunks = 1,
+        .block_chunks = 16,
+        .split = {{.fraction = 1}},
+        .hold_epoch = 1,
+        .max_inflight = 4,
+        .assembly = INSITU_SCATTER,
+        .cache_memory = i < 2 ? (uint64_t)!i << 30 : (p[0].cache_bytes - p[1].cache_bytes) / 20});
+    if (insitu_loader_plan(ld, &pass, &p[i], &err)) fail_msg("%s", err.message);
+  }
+  insitu_iter *it = open_iter_or_fail(ld, &pass);
+  (void)found_by(ld, it);
+  uint64_t misses = stats_of(ld).cache_misses, found = found_by(ld, it) + found_by(ld, it);
+  misses = stats_of(ld).cache_misses - misses;
+  double rate = (double)found / (double)(found + misses);
+  print_message("    found %.4f, printed %.4f\n", rate, p[2].hit_rate);
+  assert_true(fabs(rate - p[2].hit_rate) < 0.03);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  support_remove(root);
+}
+
 /* ---- what does not fit ---- */
 
 static void refused(void **state) {
@@ -600,7 +649,7 @@ static void others(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn), cmocka_unit_test(optima),
-      cmocka_unit_test(pauses), cmocka_unit_test(damaged_aside), cmocka_unit_test(others),
-      cmocka_unit_test(refused)};
+      cmocka_unit_test(pauses), cmocka_unit_test(many_steps), cmocka_unit_test(damaged_aside),
+      cmocka_unit_test(others), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
