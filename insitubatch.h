@@ -478,9 +478,11 @@
  *   CACHES. desc.cache_memory keeps decoded chunks for later epochs, of local archives, too: what
  *   is found there is neither read nor decoded. It is a part of memory_budget, shared by all
  *   iterators of the loader; no more is taken than all chunks of the variables need. The order of
- *   the epochs to come is known, so that the chunk goes that is used last: no cache of the same
- *   size finds more. insitu_plan.hit_rate tells what share of its chunks an epoch finds once the
- *   cache is full: from the second epoch on, with several ranks a few epochs later. insitu_stats
+ *   the epochs to come is known, so that the chunk goes that is used last: nearly no cache of the
+ *   same size finds more. insitu_plan.hit_rate tells what share of its chunks an epoch finds once
+ *   the cache is full: from the second epoch on, with several ranks a few epochs later. It is the
+ *   share with INSITU_SCATTER; with INSITU_GATHER the kept chunks already answer repeats within a
+ *   window, so that fewer uses come to the cache, and a lower share of them is found. insitu_stats
  *   counts cache_hits and cache_misses. Order, values and states are those without a cache. Give it
  *   room for many times max_inflight chunks. A chunk that is kept is decoded whole, also where
  *   batches show a part of it. Not kept are absent and damaged chunks, and arrays with a codec
@@ -1680,7 +1682,9 @@ typedef struct insitu_plan {
    * cache_memory is used */
   uint64_t cache_bytes;
   /* expected: share of the chunk uses of an epoch that cache_memory answers, from the second epoch
-   * on and for this iterator alone; insitu_stats counts cache_hits and cache_misses */
+   * on, for this iterator alone and with INSITU_SCATTER; with INSITU_GATHER, whose kept chunks
+   * answer repeats within a window, a lower share is found. insitu_stats counts cache_hits and
+   * cache_misses */
   double hit_rate;
   /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
   double variance_ratio;
@@ -1732,7 +1736,8 @@ typedef struct insitu_stats {
   uint64_t http_requests, retries, throttled, hedges, bytes_fetched;
   /* of cache_dir: reads it answered, reads it did not, bytes it gave */
   uint64_t disk_hits, disk_misses, disk_bytes;
-  /* of cache_memory: uses of chunks that it answered, uses that it did not (these are reads) */
+  /* of cache_memory: uses of chunks that it answered, or that waited for a chunk that was being
+   * read for it; other uses, each of which reads its chunk where rows show some of it */
   uint64_t cache_hits, cache_misses;
   /* filled; of a shard that is read whole, each absent inner chunk that the window or the box of
    * insitu_read shows */
