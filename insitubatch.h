@@ -34721,6 +34721,7 @@ struct insitu__loader_iter_sched {
 
   uint64_t inflight[2]; /* chunks in flight, of an even and an odd epoch */
   uint64_t gathers;     /* jobs in flight that gather rows, see >>kept, or call on_batch */
+  uint64_t call_turn;   /* number of the iterator's last call, of all calls; 0: there was none */
   bool past_caches;     /* the batches in flight are larger than the processor's caches */
   bool stopping;
   struct insitu__reactor_gate idle; /* opens when stopping and nothing is in flight */
@@ -34891,8 +34892,9 @@ struct insitu__loader_sched {
   bool gathering;
 
   struct insitu__loader_learned learned[INSITU__LOADER_LEARNED];
-  unsigned readers; /* coroutines that read ranges of chunks, besides those of the chunks */
-  uint64_t calls;   /* of on_batch that run, or wait for a worker */
+  unsigned readers;   /* coroutines that read ranges of chunks, besides those of the chunks */
+  uint64_t calls;     /* of on_batch that run, or wait for a worker */
+  uint64_t call_turn; /* calls that began */
 
   /* Small chunks that the next job tries. */
   struct insitu__loader_tile *bunch, *bunch_last;
@@ -42822,21 +42824,40 @@ static void insitu__pass_upload(insitu_iter *it) {
   pthread_mutex_unlock(&it->lock);
 }
 
-/* Has on_batch called for the batches that are next, as far as their rows have come and may no
- * longer be checked. */
-static void insitu__pass_call(insitu_iter *it) {
-  while (!it->sched.stopping && it->loader->sched.calls < it->loader->config.on_batch_threads) {
-    struct insitu__loader_slab *slab = NULL;
+/* The slab of an iterator's next batch whose rows have all come, and which on_batch has not seen; or
+ * NULL. */
+static struct insitu__loader_slab *insitu__pass_callable(insitu_iter *it) {
+  struct insitu__loader_slab *slab = NULL;
+  if (it->sched.stopping) return NULL;
+  pthread_mutex_lock(&it->lock);
+  uint64_t number = it->shared.called;
+  if (number < it->shared.assigned && number < it->shared.first_damaged)
+    slab = it->ring[number % it->n_ring];
+  if (slab && (atomic_load_explicit(&slab->pending, memory_order_acquire) > 1 || !slab->checked))
+    slab = NULL;
+  pthread_mutex_unlock(&it->lock);
+  return slab;
+}
+
+/* Hands filled batches to on_batch, each iterator's in order, as many at once as on_batch_threads
+ * allows. The iterator whose last call began first comes first, so that none waits for ever. */
+static void insitu__pass_call(insitu_loader *ld) {
+  while (ld->sched.calls < ld->config.on_batch_threads) {
+    struct insitu__loader_slab *first = NULL;
+    for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter) {
+      struct insitu__loader_slab *slab = insitu__pass_callable(it);
+      if (!slab) continue;
+      if (!first || it->sched.call_turn < first->iter->sched.call_turn) first = slab;
+    }
+
+    if (!first) return;
+    insitu_iter *it = first->iter;
+    uint64_t number = first->number;
+    it->sched.call_turn = ++ld->sched.call_turn;
     pthread_mutex_lock(&it->lock);
-    uint64_t number = it->shared.called;
-    if (number < it->shared.assigned && number < it->shared.first_damaged)
-      slab = it->ring[number % it->n_ring];
-    if (slab && (atomic_load_explicit(&slab->pending, memory_order_acquire) > 1 || !slab->checked))
-      slab = NULL;
-    it->shared.called += slab != NULL;
+    it->shared.called++;
     pthread_mutex_unlock(&it->lock);
-    if (!slab) return;
-    if (!insitu__call_start(it, slab)) insitu__pass_no_memory(it, number);
+    if (!insitu__call_start(it, first)) insitu__pass_no_memory(it, number);
   }
 }
 
@@ -42861,6 +42882,7 @@ static void insitu__pass_pump(void *arg) {
   insitu__report_tuned(ld);
   if (ld->reactor.closing) insitu__reactor_gate_open(&ld->sched.in_flight); /* the watchdog ends */
   ld->sched.pump_now = 0;
+  if (ld->config.on_batch && !cancelled) insitu__pass_call(ld);
   for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter) {
     if (cancelled) {
       pthread_mutex_lock(&it->lock);
@@ -42868,7 +42890,6 @@ static void insitu__pass_pump(void *arg) {
       pthread_mutex_unlock(&it->lock);
       continue;
     }
-    if (ld->config.on_batch) insitu__pass_call(it);
     if (it->device.n_rings) insitu__pass_upload(it);
   }
 

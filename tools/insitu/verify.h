@@ -44,7 +44,7 @@ struct verify_job { /* one coroutine's object on a worker */
   insitu_error err;
 };
 
-static const char *verify_fail_fast, *verify_max_chunks, *verify_registry, *verify_dim;
+static const char *verify_fail_fast, *verify_max_chunks, *verify_registry, *verify_dim_asked;
 
 static insitu_status verify_discard(
     void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
@@ -316,15 +316,46 @@ static void verify_json(struct tool_json_out *j, const struct verify_array *a) {
 
 /* ---- the registry ---- */
 
-/* The axis of an array that --dim names: -1: none. */
-static int verify_axis(const struct verify_array *a) {
-  const char *dim = verify_dim ? verify_dim : "0";
-  uint64_t number;
+/* Where samples lie: an axis of the array that --dim names in each, or the first one of the array
+ * with most axes. */
+struct verify_dim {
+  const char *name; /* NULL: the arrays do not name it */
+  uint64_t number, length;
+  unsigned ndim; /* of arrays that do not name it; 0: of any */
+};
+/* The axis of samples; -1: the array has none. */
+static int verify_axis(const struct verify_array *a, const struct verify_dim *dim) {
   if (a->err.status || a->z.kind == INSITU__ZARR_STRING) return -1;
-  if (tool_u64(dim, &number)) return number < a->z.ndim ? (int)number : -1;
-  for (unsigned d = 0; d < a->z.ndim; d++)
-    if (a->z.dim[d] && !strcmp(a->z.dim[d], dim)) return (int)d;
-  return -1;
+  for (unsigned d = 0; d < a->z.ndim && dim->name; d++)
+    if (a->z.dim[d] && !strcmp(a->z.dim[d], dim->name)) return (int)d;
+  if (dim->name || dim->number >= a->z.ndim) return -1;
+  return !dim->ndim || a->z.ndim == dim->ndim ? (int)dim->number : -1;
+}
+/* Finds the axis, and how long it is. In other arrays it may have another length, and samples count
+ * otherwise there. */
+static struct verify_dim verify_find_dim(const struct verify_array *arrays, uint64_t n) {
+  struct verify_dim dim = {.name = verify_dim_asked};
+  const struct verify_array *most = NULL;
+  for (uint64_t i = 0; i < n && !verify_dim_asked; i++) {
+    const struct verify_array *a = &arrays[i];
+    if (verify_axis(a, &(struct verify_dim){0}) < 0) continue;
+    bool longer = most && a->z.ndim == most->z.ndim && a->z.shape[0] > most->z.shape[0];
+    if (!most || a->z.ndim > most->z.ndim || longer) most = a;
+  }
+
+  if (most) {
+    dim.name = most->z.dim[0];
+    dim.ndim = most->z.ndim;
+    dim.length = most->z.shape[0];
+    return dim;
+  }
+
+  if (dim.name && tool_u64(dim.name, &dim.number)) dim.name = NULL;
+  for (uint64_t i = 0; i < n; i++) {
+    int axis = verify_axis(&arrays[i], &dim);
+    if (axis >= 0) dim.length = insitu__base_max(dim.length, arrays[i].z.shape[axis]);
+  }
+  return dim;
 }
 /* The samples of an object: [*start, *stop) of the axis. */
 static void verify_samples(
@@ -335,26 +366,28 @@ static void verify_samples(
   *start = index[axis] * o.chunk[axis];
   *stop = insitu__base_min(*start + o.chunk[axis], a->z.shape[axis]);
 }
-/* Writes the bad chunks as a manifest, which excludes the samples that they hold: those of arrays
- * whose axis is as long as the longest, for others count otherwise. An exit code. */
+/* Writes the bad chunks as a manifest, which excludes the samples that they hold. An exit code. */
 static int verify_write_registry(const struct verify_array *arrays, uint64_t n) {
   struct insitu__text_buffer b = {0}, list = {0};
-  uint64_t longest = 0, start, stop, ranges = 0, chunks = 0, without = 0;
+  uint64_t start, stop, ranges = 0, chunks = 0, without = 0;
+  struct verify_dim dim = verify_find_dim(arrays, n);
   insitu_error err = {0};
   char key[INSITU__MAX_KEY], reason[160];
-  for (uint64_t i = 0; i < n; i++) {
-    int axis = verify_axis(&arrays[i]);
-    if (axis >= 0) longest = insitu__base_max(longest, arrays[i].z.shape[axis]);
-  }
   insitu__text_buffer_printf(&b, "{\"excluded\": [");
   for (uint64_t i = 0; i < n; i++) {
     const struct verify_array *a = &arrays[i];
-    int axis = verify_axis(a);
-    bool excludes = axis >= 0 && a->z.shape[axis] == longest;
+    int axis = verify_axis(a, &dim);
+    bool excludes = axis >= 0 && a->z.shape[axis] == dim.length;
     if (a->n_bad > VERIFY_LISTED)
       return tool_fail(
           "%s: more than %d bad chunks; the registry is not written", a->path, (int)VERIFY_LISTED);
     for (uint64_t k = 0; k < INSITU__ARRAY_LEN(a->bad); k++, chunks++) {
+      int32_t bad = a->bad[k].err.status;
+      if (bad == INSITU_E_HTTP || bad == INSITU_E_AUTH)
+        return tool_fail(
+            "%s: the store did not give all chunks, which says nothing of the archive; "
+            "the registry is not written, try again",
+            a->path);
       verify_key(a, a->bad[k].number, key, sizeof key);
       insitu__text_buffer_printf(&list, "%s\n {\"array\": ", chunks ? "," : "");
       insitu__text_buffer_json_string(&list, a->path);
@@ -387,8 +420,9 @@ static int verify_write_registry(const struct verify_array *arrays, uint64_t n) 
   printf("%s: lists %" PRIu64 " bad chunks, and excludes the samples of %" PRIu64 "\n",
       verify_registry, chunks, ranges);
   if (without)
-    printf(
-        "The other %" PRIu64 " lie in arrays that have no such axis, or a shorter one.\n", without);
+    printf("The other %" PRIu64
+           " lie in arrays without that axis, or with one of another length.\n",
+        without);
   return TOOL_OK;
 }
 
@@ -496,7 +530,7 @@ static int verify_run(int argc, char **argv) {
     return tool_usage_error("--max-chunks %s: give a number", verify_max_chunks);
   if (verify_registry && verify_fail_fast)
     return tool_usage_error("--registry lists all bad chunks; leave --fail-fast out");
-  if (verify_dim && !verify_registry) return tool_usage_error("--dim needs --registry");
+  if (verify_dim_asked && !verify_registry) return tool_usage_error("--dim needs --registry");
   if (tool_archive_open_with(argv[0], run.workers, &archive, &err) < 0)
     return tool_fail_error(&err);
   if (archive.list_error.status && argc < 2) tool_fail_error(&archive.list_error);
@@ -536,7 +570,10 @@ static int verify_run(int argc, char **argv) {
     if (run.no_memory)
       tool_fail("no memory for a chunk of %" PRIu64 " bytes; the check is not complete", run.bound);
     code = empty ? TOOL_EMPTY : ok ? TOOL_OK : TOOL_FAILED;
-    if (verify_registry && verify_write_registry(arrays, n)) code = TOOL_FAILED;
+    bool whole = !run.no_memory && !run.stop;
+    if (verify_registry && !whole)
+      tool_fail("the check is not complete; the registry is not written");
+    if (verify_registry && (!whole || verify_write_registry(arrays, n))) code = TOOL_FAILED;
   }
   for (uint64_t i = 0; i < n; i++) {
     insitu__zarr_array_free(&arrays[i].z);
@@ -557,7 +594,8 @@ static const struct tool_option verify_options[] = {
         &verify_max_chunks},
     {"registry", 0, "FILE", "write the bad chunks, as a manifest that excludes their samples",
         &verify_registry},
-    {"dim", 0, "NAME", "with --registry: the sample axis, by name or number (0)", &verify_dim},
+    {"dim", 0, "NAME", "with --registry: the sample axis (of the array with most axes: 0)",
+        &verify_dim_asked},
     TOOL_STORE_OPTIONS,
 };
 static const struct tool_command verify_command = {.name = "verify",
