@@ -5175,6 +5175,11 @@ static bool insitu__order_units(
   return true;
 }
 
+/* Bytes that an order takes for its short units. */
+static uint64_t insitu__order_bytes(const struct insitu__order *o) {
+  return o->n_short * (sizeof *o->irregular + sizeof *o->shorts + sizeof *o->spare);
+}
+
 /* Room for the lanes and the n_short short units; false when out of memory. */
 static bool insitu__order_allocate(struct insitu__order *o) {
   o->lane = insitu__mem_alloc(o->lanes, sizeof *o->lane);
@@ -33403,9 +33408,10 @@ static void insitu__decoded_clock_free(struct insitu__decoded_clock *c) {
   c->order = NULL;
 }
 
-/* Makes the orders; free them in any case. */
-static insitu_status insitu__decoded_clock_init(
-    struct insitu__decoded_clock *c, const struct insitu__plan *p, uint64_t n, insitu_error *err) {
+/* Makes n orders, or fewer where these would take more than so many bytes, but at least one; free
+ * them in any case. */
+static insitu_status insitu__decoded_clock_init(struct insitu__decoded_clock *c,
+    const struct insitu__plan *p, uint64_t n, uint64_t most, insitu_error *err) {
   insitu_status status = INSITU_OK;
 
   c->before = 0;
@@ -33414,7 +33420,11 @@ static insitu_status insitu__decoded_clock_init(
   if (!c->order)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "cache: no memory for orders of epochs; lower cache_memory");
-  for (uint64_t i = 0; i < n && !status; i++) status = insitu__plan_order(p, i, &c->order[i], err);
+  for (uint64_t i = 0; i < c->n && !status; i++) {
+    status = insitu__plan_order(p, i, &c->order[i], err);
+    while (!i && c->n > 1 && c->n * insitu__order_bytes(&c->order[0]) > most) c->n--;
+  }
+
   return status;
 }
 
@@ -33559,7 +33569,8 @@ static insitu_status insitu__decoded_expect(
   struct insitu__decoded_clock c;
   struct insitu__decoded_trial t = {.n = 0};
   uint64_t *fields = insitu__plan_fields(g);
-  insitu_status status = insitu__decoded_clock_init(&c, p, insitu__decoded_later(p) + 3, err);
+  insitu_status status =
+      insitu__decoded_clock_init(&c, p, insitu__decoded_later(p) + 3, UINT64_MAX, err);
   bool ok = fields != NULL;
 
   *rate = 0;
@@ -40868,7 +40879,7 @@ static bool insitu__tile_leaves_cell(const struct insitu__loader_tile *t, insitu
   return damaged && t->cell && insitu__rows_have_parts(t->loader, t->array);
 }
 
-/* insitu__tile_fetch_await, and once more past the caches of bytes where those gave damaged ones. */
+/* insitu__tile_fetch_await, and once more past the caches of bytes if those gave damaged ones. */
 static insitu_status insitu__tile_fetch_anew_await(
     struct insitu__loader_tile *t, const uint64_t *index, const char *key) {
   t->anew = t->cached = false;
@@ -42327,6 +42338,10 @@ static bool insitu__call_start(insitu_iter *it, struct insitu__loader_slab *slab
  * State: struct insitu_iter, cut by owner. Sub-rooms name their thread; the _await functions
  * suspend. */
 
+/* Orders of epochs to come, by which decoded chunks are kept, take one part in so many of
+ * cache_memory at most, where more than one is wanted. */
+#define INSITU__PASS_CLOCK_SHARE 16
+
 /* One part in so many of the prefetched batches is delivered before next wakes the reactor. */
 #define INSITU__PASS_WAKE_SHARE 4
 
@@ -42824,8 +42839,8 @@ static void insitu__pass_upload(insitu_iter *it) {
   pthread_mutex_unlock(&it->lock);
 }
 
-/* The slab of an iterator's next batch whose rows have all come, and which on_batch has not seen; or
- * NULL. */
+/* The slab of an iterator's next batch, where all its rows have come and on_batch has not seen it;
+ * else NULL. */
 static struct insitu__loader_slab *insitu__pass_callable(insitu_iter *it) {
   struct insitu__loader_slab *slab = NULL;
   if (it->sched.stopping) return NULL;
@@ -43074,8 +43089,8 @@ static insitu_status insitu__pass_iter_orders(
   }
 
   if (!status && it->loader->footprint.decoded)
-    status =
-        insitu__decoded_clock_init(&it->clock, &it->plan, insitu__decoded_later(&it->plan), err);
+    status = insitu__decoded_clock_init(&it->clock, &it->plan, insitu__decoded_later(&it->plan),
+        it->loader->config.cache_memory / INSITU__PASS_CLOCK_SHARE, err);
   if (status) return status;
   it->batches = it->order[0].batches;
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
