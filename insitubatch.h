@@ -25703,17 +25703,19 @@ static insitu_status insitu__stats_ops_init(struct insitu__ops **out, const insi
   return status;
 }
 
-/* The samples that were scanned: range number i of the file. False: there is none. */
-static bool insitu__stats_range(
+/* The samples that were scanned: the range behind the one at *at (0: the first one). 1: there is
+ * one; 0: there are no more; -1: the file has no ranges, or one that is malformed. */
+static int insitu__stats_range(
     const struct insitu__stats *s, int *at, int64_t *start, int64_t *stop) {
   int split = insitu__text_json_get(&s->json, 0, "split");
   int list = insitu__text_json_get(&s->json, split, "ranges");
   *at = *at ? insitu__text_json_next(&s->json, *at) : insitu__text_json_first(&s->json, list);
+  if (*at < 0) return insitu__text_json_size(&s->json, list) > 0 ? 0 : -1;
   double a = insitu__stats_number(s, *at, 0), b = insitu__stats_number(s, *at, 1);
-  if (*at < 0 || !(a >= 0 && b >= a && b < 0x1p53)) return false;
+  if (!(a >= 0 && b >= a && b < 0x1p53)) return -1;
   *start = (int64_t)a;
   *stop = (int64_t)b;
-  return true;
+  return 1;
 }
 
 /* >>geometry ----------------------------------------------------------------------------------- */
@@ -44198,13 +44200,13 @@ static insitu_status insitu__open_stats_await(insitu_loader *ld, insitu_error *e
 /* Refuses statistics that saw samples of val or test, which a trained model must not know. */
 static insitu_status insitu__open_stats_split(const insitu_loader *ld, insitu_error *err) {
   int64_t start, stop;
-  int at = 0;
+  int at = 0, some;
   bool used = false;
   for (uint64_t i = 0; i < ld->config.n_variables; i++)
     for (uint64_t k = 0; k < ld->config.variables[i].n_ops; k++)
       used |= insitu__stats_is_open(&ld->config.variables[i].ops[k]);
   if (!used || !ld->geometry.n_drawn) return INSITU_OK;
-  while (insitu__stats_range(&ld->stats, &at, &start, &stop))
+  while ((some = insitu__stats_range(&ld->stats, &at, &start, &stop)) > 0)
     for (int p = INSITU_VAL; p <= INSITU_TEST; p++) {
       const struct insitu__geometry_interval *list = ld->split.part[p].range;
       for (uint64_t i = 0; i < INSITU__ARRAY_LEN(list); i++)
@@ -44214,6 +44216,9 @@ static insitu_status insitu__open_stats_split(const insitu_loader *ld, insitu_er
               "are %s here; scan the train split of this desc (insitu scan)",
               ld->stats.name, start, stop, insitu__split_names[p]);
     }
+  if (some < 0)
+    return insitu__stats_bad(&ld->stats, INSITU_E_FORMAT,
+        "its ranges of samples are missing or malformed; scan the archive again", err);
   return INSITU_OK;
 }
 
@@ -45784,6 +45789,11 @@ static FILE *insitu__public_temporary(const char *path, char *name, size_t cap) 
   uint64_t seed =
       insitu__order_mix((uint64_t)insitu__base_now()) ^ (uintptr_t)name ^ (uint64_t)getpid() << 32;
   FILE *f = NULL;
+  struct stat old;
+  if (stat(path, &old) == 0 && !S_ISREG(old.st_mode)) { /* never replace a device or a pipe */
+    errno = S_ISDIR(old.st_mode) ? EISDIR : EEXIST;
+    return NULL;
+  }
   for (unsigned tries = 0; !f && tries < 100; tries++) {
     seed = insitu__order_mix(seed);
     snprintf(name, cap, "%.*s.%016" PRIx64 ".tmp", slash ? (int)(slash + 1 - path) : 0, path, seed);
@@ -47088,6 +47098,11 @@ static void insitu__scan_text(struct insitu__scan_file *f, char **text) {
 static void insitu__scan_sum(struct insitu__scan_file *f, struct insitu__moments_sum *s) {
   if (f->to) insitu__moments_carry(s);
   insitu__scan_bytes(f, s->limb, sizeof s->limb);
+  /* carries were passed on before the sum was written; then no merge overflows */
+  for (int i = 0; !f->to && i < INSITU__MOMENTS_LIMBS; i++) {
+    bool last = i == INSITU__MOMENTS_LIMBS - 1;
+    f->failed |= s->limb[i] > 0xffffffff || s->limb[i] < (last ? -INT64_C(0x100000000) : 0);
+  }
 }
 
 static void insitu__scan_cell(struct insitu__scan_file *f, struct insitu__moments *m) {
@@ -47578,9 +47593,10 @@ static uint64_t insitu__scan_variables(const insitu_loader_desc *from, insitu_va
   return n;
 }
 
-/* The type in which a variable's elements are scanned: float32 where that has all their values. */
+/* The type in which a variable's elements are scanned: float32 where that has all their values. The
+ * dtype of the output has no say: parts and checkpoints of one head are of one type. */
 static int32_t insitu__scan_dtype(const insitu_variable *v, int32_t stored) {
-  int32_t as = v->dtype != INSITU_AS_STORED ? v->dtype : v->decode ? INSITU_F64 : stored;
+  int32_t as = v->decode ? INSITU_F64 : stored;
   bool narrow = insitu__dtype_size(as) <= 2 || as == INSITU_F32;
   return narrow ? INSITU_F32 : INSITU_F64;
 }
@@ -47691,7 +47707,7 @@ static uint64_t insitu__scan_unit_size(
 }
 
 /* The samples of this rank, and before them those that differences reach back to: a growing array
- * of n_axes indexes each. *n: of this rank. */
+ * of n_axes indexes each. *n: of this rank; where it is 0, there is no array. */
 static int64_t *insitu__scan_samples(
     struct insitu__scan *run, const insitu_loader *ld, uint64_t *n) {
   const struct insitu__split_part *p = &ld->split.part[run->desc->split];
@@ -47701,6 +47717,8 @@ static int64_t *insitu__scan_samples(
   unsigned axes = ld->geometry.n_drawn;
   int64_t *list = NULL, anchor[INSITU__MAX_AXES], begin = 0;
   bool ok = true;
+  *n = hi - lo;
+  if (!*n) return NULL;
   for (uint64_t i = 0; i < run->desc->n_lags; i++)
     most = insitu__base_max(most, run->desc->lags[i]);
 
@@ -47719,7 +47737,6 @@ static int64_t *insitu__scan_samples(
       }
     }
   }
-  *n = hi - lo;
   run->first = begin;
   if (ok && list) return list;
   INSITU__ARRAY_FREE(list);
@@ -47772,6 +47789,23 @@ static insitu_status insitu__scan_writable(const char *path, insitu_error *err) 
       err, INSITU_E_IO, "scan %s: %m; choose a path that can be written", name);
 }
 
+/* Whether two parts are of one scan. Their sets and arrays are compared too: a head with the right
+ * text may stand before others. */
+static bool insitu__scan_alike(
+    const struct insitu__scan_state *a, const struct insitu__scan_state *b) {
+  if (strcmp(a->head, b->head) || a->world != b->world ||
+      INSITU__ARRAY_LEN(a->set) != INSITU__ARRAY_LEN(b->set) ||
+      INSITU__ARRAY_LEN(a->arrays) != INSITU__ARRAY_LEN(b->arrays))
+    return false;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(a->set); i++)
+    if (a->set[i].n_cells != b->set[i].n_cells || a->set[i].lag != b->set[i].lag ||
+        strcmp(a->set[i].label, b->set[i].label))
+      return false;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(a->arrays); i++)
+    if (strcmp(a->arrays[i], b->arrays[i])) return false;
+  return true;
+}
+
 /* What another process, or an earlier one, has of the scan: goes on from there. */
 static insitu_status insitu__scan_resume(struct insitu__scan *run, insitu_error *err) {
   char path[INSITU__MAX_KEY + 16], name[400];
@@ -47785,9 +47819,7 @@ static insitu_status insitu__scan_resume(struct insitu__scan *run, insitu_error 
     insitu__error_copy(err, &why);
     return status;
   }
-  bool same = strcmp(old.head, s->head) == 0 && old.rank == s->rank && old.world == s->world &&
-              INSITU__ARRAY_LEN(old.set) == INSITU__ARRAY_LEN(s->set);
-  if (!same) {
+  if (old.rank != s->rank || !insitu__scan_alike(&old, s)) {
     insitu__scan_state_free(&old);
     return insitu__error_set(err, INSITU_E_STATE,
         "scan, checkpoint %s: it is of another scan; remove it, or write to another path", name);
@@ -47840,6 +47872,11 @@ static insitu_status insitu__scan_open(
   d.unit_chunks = d.block_chunks = d.lanes = 0;
   d.coordinates = d.check = d.rank = d.world = 0;
   d.stats = NULL;
+  d.on_batch = NULL; /* the user's function expects the user's variables */
+  d.on_batch_user = NULL;
+  d.on_batch_threads = d.n_outputs = 0;
+  d.outputs = NULL;
+  d.hold_epoch = 1; /* there is no second epoch to prefetch */
   d.plan_only = 1;
   if (!d.on_absent_chunk) d.on_absent_chunk = INSITU_FILL;
   run->state.world = (uint64_t)(run->desc->loader->world ? run->desc->loader->world : 1);
@@ -47873,10 +47910,9 @@ static insitu_status insitu__scan_open(
     d.batch_size = insitu__base_max(1, insitu__base_min(256, (UINT64_C(4) << 20) / (row + 1)));
     if (run->state.world > 1) {
       samples = insitu__scan_samples(run, ld, &run->total);
-      if (!samples)
-        status = insitu__error_set(err, run->total ? INSITU_E_NOMEM : INSITU_E_SPLIT, "scan: %s",
-            run->total ? "no memory for the list of samples; use fewer"
-                       : "this rank has no samples; use a smaller world");
+      if (!samples && run->total)
+        status = insitu__error_set(
+            err, INSITU_E_NOMEM, "scan: no memory for the list of samples; use fewer");
       d.samples = samples;
       d.n_samples = INSITU__ARRAY_LEN(samples) / ld->geometry.n_drawn;
       split = INSITU_ALL;
@@ -47884,7 +47920,8 @@ static insitu_status insitu__scan_open(
   }
   insitu_loader_close(&ld);
   d.plan_only = 0;
-  if (!status) status = insitu__scan_iterate(run, &d, split, err);
+  if (!status && !run->total) run->state.batches = UINT64_MAX; /* an empty part */
+  else if (!status) status = insitu__scan_iterate(run, &d, split, err);
   INSITU__ARRAY_FREE(samples);
   return status;
 }
@@ -47931,8 +47968,7 @@ static insitu_status insitu__scan_join(struct insitu__scan_state *to,
     struct insitu__scan_state *part, const char *name, bool *seen, insitu_error *err) {
   const char *wrong = NULL;
   if (part->batches != UINT64_MAX) wrong = "it is a checkpoint: that rank is not done";
-  else if (part->world != to->world || strcmp(part->head, to->head) ||
-           INSITU__ARRAY_LEN(part->set) != INSITU__ARRAY_LEN(to->set))
+  else if (!insitu__scan_alike(part, to))
     wrong = "it is of another scan, or another world, than the first part";
   else if (part->rank >= to->world || seen[part->rank]) wrong = "this rank is given twice";
   if (wrong)

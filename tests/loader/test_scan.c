@@ -439,6 +439,8 @@ static void refused(void **state) {
   insitu_scan_desc s = scan_of(&d, "/nowhere/at/all.json");
   assert_int_equal(insitu_scan(&s, &err), INSITU_E_IO);
   HAS(err.message, "can be written");
+  s = scan_of(&d, "/dev/null");
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_IO);
   s = scan_of(&d, support_path("r.json"));
   s.api = 1;
   assert_int_equal(insitu_scan(&s, &err), INSITU_E_API);
@@ -458,11 +460,93 @@ static void refused(void **state) {
   assert_true(insitu_scan(&s, &err) < 0);
 }
 
+/* on_batch never sees the arrays of a scan, and dtype changes nothing. */
+static insitu_status never(void *user, insitu_batch *b, const uint64_t *keys, insitu_error *err) {
+  (void)user, (void)b, (void)keys, (void)err;
+  return INSITU_E_ARG;
+}
+static void of_the_output(void **state) {
+  (void)state;
+  insitu_variable v[] = {one("t"), one("flat")};
+  const insitu_output extra = {.label = "extra", .dtype = INSITU_F32};
+  insitu_loader_desc d = desc_of(v, 2);
+  char ref[512], path[512];
+  snprintf(ref, sizeof ref, "%s", support_path("plain.json"));
+  snprintf(path, sizeof path, "%s", support_path("output.json"));
+  scan(&d, ref);
+  d.on_batch = never;
+  d.outputs = &extra;
+  d.n_outputs = 1;
+  v[0].dtype = v[1].dtype = INSITU_F16;
+  scan(&d, path);
+  same_files(ref, path);
+}
+/* More ranks than samples, with lags. */
+static void empty_ranks(void **state) {
+  (void)state;
+  enum { WORLD = 14 };
+  insitu_variable v = one("big");
+  insitu_loader_desc d = desc_of(&v, 1);
+  char ref[512], path[WORLD][528], merged[512];
+  const char *parts[WORLD];
+  insitu_error err;
+  snprintf(ref, sizeof ref, "%s", support_path("few.json"));
+  snprintf(merged, sizeof merged, "%s", support_path("few.merged"));
+  scan(&d, ref);
+  d.world = WORLD;
+  for (int r = 0; r < WORLD; r++) {
+    snprintf(path[r], sizeof path[r], "%s.%d", ref, r);
+    d.rank = r;
+    scan(&d, path[r]);
+    parts[r] = path[r];
+  }
+  if (insitu_scan_merge(parts, WORLD, merged, &err)) fail_msg("%s", err.message);
+  same_files(ref, merged);
+}
+/* A file whose ranges are gone or malformed may have seen any sample. */
+static void bad_ranges(void **state) {
+  (void)state;
+  static const char *const bad[] = {"[[-1,2000]]", "[]", "[[5]]", "[[0,9],7]", "7"};
+  static const int64_t listed[] = {3, 4, 90};
+  const insitu_op norm = {.kind = INSITU_OP_NORM};
+  insitu_variable v = one("t");
+  v.ops = &norm;
+  v.n_ops = 1;
+  insitu_loader_desc d = desc_of(&v, 1);
+  insitu_error err;
+  char path[512];
+  snprintf(path, sizeof path, "%s", support_path("ranges.json"));
+  scan(&d, path);
+  assert_int_equal(open_with(d, path, &err), INSITU_OK);
+  d.samples = listed; /* ranges of listed samples are told, too */
+  d.n_samples = 3;
+  insitu_scan_desc all = scan_of(&d, path);
+  all.split = INSITU_ALL;
+  all.n_lags = 0;
+  if (insitu_scan(&all, &err)) fail_msg("%s", err.message);
+  if (open_with(d, path, &err) == INSITU_E_FORMAT) fail_msg("%s", err.message);
+  d.samples = NULL;
+  d.n_samples = 0;
+  scan(&d, path);
+  char *text = slurp(path), *at = strstr(text, "[[0, 1600]]");
+  assert_non_null(at);
+  for (int i = 0; i < 5; i++) {
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    fprintf(f, "%.*s%s%s", (int)(at - text), text, bad[i], at + strlen("[[0, 1600]]"));
+    fclose(f);
+    assert_int_equal(open_with(d, path, &err), INSITU_E_FORMAT);
+    HAS(err.message, "ranges");
+  }
+  free(text);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(against_two_passes),
       cmocka_unit_test(long_rows), cmocka_unit_test(any_threads_and_ranks),
       cmocka_unit_test(killed), cmocka_unit_test(checkpoints), cmocka_unit_test(normalised),
-      cmocka_unit_test(no_deviation), cmocka_unit_test(refused)};
+      cmocka_unit_test(no_deviation), cmocka_unit_test(of_the_output),
+      cmocka_unit_test(empty_ranks), cmocka_unit_test(bad_ranges), cmocka_unit_test(refused)};
   void *none = NULL;
   support_setup(&none);
   make_archive();

@@ -169,6 +169,9 @@ static int scan_run(int argc, char **argv) {
     insitu_loader_desc plan = c.desc;
     plan.plan_only = 1;
     plan.stats = NULL;
+    plan.on_batch = NULL;
+    plan.outputs = NULL;
+    plan.n_outputs = 0;
     for (uint64_t i = 0; i < plan.n_variables; i++) /* what NORM needs is what the scan finds */
       ((insitu_variable *)(uintptr_t)plan.variables)[i].n_ops =
           insitu__stats_before(&plan.variables[i]);
