@@ -1251,7 +1251,7 @@ static void test_merging_in_a_bunch(void **state) {
 
 /* An epoch over a bunch where one chunk of a run is damaged, or where the run reaches past the end
  * of the object: the error is of that chunk, and the other rows come. True where the loader took
- * the object for one that is in the page cache. */
+ * the object for one that is in the page cache, or the kernel does not tell. */
 static bool damaged_in_a_bunch(const char *root, const struct support_array *a, int m, bool cut) {
   uint64_t n = a->shape[1];
   support_make(root, a);
@@ -1269,7 +1269,7 @@ static bool damaged_in_a_bunch(const char *root, const struct support_array *a, 
   assert_int_equal(stats_of(ld).bad_chunks, 1);
   assert_int_equal(stats_of(ld).reads - before.reads, n);
   insitu_iter_close(&it); /* waits for what is in flight */
-  bool cached = ld->sched.untried == 0;
+  bool cached = ld->sched.untried == 0 || ld->source.store.never_now; /* so under Valgrind */
   insitu_loader_close(&ld);
   return cached;
 }
