@@ -37,7 +37,7 @@ static void file(const char *text, size_t n) {
     insitu__mem_free((void *)(uintptr_t)norm.as);
     insitu__mem_free((void *)(uintptr_t)norm.bs);
   }
-  for (int at = 0; !status && insitu__stats_range(&s, &at, &start, &stop);)
+  for (int at = 0; !status && insitu__stats_range(&s, &at, &start, &stop) > 0;)
     FUZZ_HOLDS(start >= 0 && start <= stop);
   insitu__stats_free(&s);
   INSITU__ARRAY_FREE(times);
