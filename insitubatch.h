@@ -940,8 +940,8 @@
  *                           store, the metadata, the codecs and the arithmetic of operations are
  *                           shared with the code that filled the batch. A difference is
  *                           INSITU_E_CHECK, a bug of this library. Slow, and outside memory_budget;
- *                           insitu_stats.checked_rows counts. A fixed
- *                           array counts as a row; on a device it is not checked
+ *                           insitu_stats.checked_rows counts. A fixed array counts as a row; on a
+ *                           device it is not checked
  *
  * ---- 15. CONTENTS ----
  *
@@ -1049,7 +1049,7 @@ enum {
    * gather_bytes and decode_amplification, and its dropped has INSITU_DROP_LIST; insitu_variable
    * has ops and mask, insitu_loader_desc has stats, on_batch, on_batch_user, on_batch_threads,
    * outputs and n_outputs. */
-  INSITU_API = 6,
+  INSITU_API = 7,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
 };
@@ -1935,8 +1935,9 @@ typedef struct insitu_scan_desc {
    * INSITU_RAISE. With world > 1 each rank scans its part of the samples and writes a part, which
    * insitu_scan_merge joins. No patches. */
   const insitu_loader_desc *loader;
-  /* An axis by its dimension name, such as "level", or, without a name, its number. Variables that
-   * have it get numbers for each index of it; NULL, and all others: one for all elements. */
+  /* An axis by its dimension name, such as "level", or, without a name, its number; no sample axis.
+   * Variables that have it get numbers for each index of it; NULL, and all others: one for all
+   * elements. INSITU_E_ARG: no variable has it. */
   const char *dim;
   /* Also of x[t + lag] - x[t], in samples, for each of these lags, where both are in the split; at
    * most 16 of them, each at least 1. Only with one sample axis. */
@@ -46814,8 +46815,8 @@ static double insitu__moments_quantile(const struct insitu__moments *m, double s
  * writes, and what a checkpoint is: then with the state of an iterator, where the scan goes on.
  * A checkpoint is taken while no batch is being measured.
  *
- * State: struct insitu__scan, on the caller's stack. `lock` guards all that changes but cells,
- * which have locks of their own. Nothing here runs on the reactor thread, and nothing suspends. */
+ * State: struct insitu__scan, on the caller's stack. `lock` guards all that changes, cells as well.
+ * Nothing here runs on the reactor thread, and nothing suspends. */
 enum { INSITU__SCAN_THREADS = 16, INSITU__SCAN_LAGS = 16, INSITU__SCAN_PAGE = 4096 };
 #define INSITU__SCAN_MAX_PART (UINT64_C(1) << 30)
 #define INSITU__SCAN_MAGIC UINT64_C(0x314e414353534e49) /* "INSSCAN1" */
@@ -47601,6 +47602,12 @@ static int32_t insitu__scan_dtype(const insitu_variable *v, int32_t stored) {
   return narrow ? INSITU_F32 : INSITU_F64;
 }
 
+/* The axis of an array that gets numbers for each index; z->ndim: none. Sample axes are none. */
+static unsigned insitu__scan_axis(const struct insitu__geometry_array *a, const char *dim) {
+  unsigned axis = insitu__stats_axis(&a->zarr, dim);
+  return axis < a->zarr.ndim && a->drawn_mask >> axis & 1 ? a->zarr.ndim : axis;
+}
+
 /* Writes what is known of a variable before it is read, and adds its sets. */
 static bool insitu__scan_head_variable(
     struct insitu__scan *run, const insitu_loader *ld, uint64_t i, struct insitu__text_buffer *b) {
@@ -47608,10 +47615,9 @@ static bool insitu__scan_head_variable(
   const struct insitu__geometry_array *a = &ld->geometry.arrays[v->array];
   const insitu_variable *given = &ld->config.variables[i];
   const struct insitu__zarr_array *z = &a->zarr;
-  unsigned axis = insitu__stats_axis(z, run->desc->dim);
+  unsigned axis = insitu__scan_axis(a, run->desc->dim);
   struct insitu__text_json j = {0};
   char units[200] = "";
-  if (a->drawn_mask >> axis & 1) axis = z->ndim;
   if (z->attributes &&
       insitu__text_json_parse(&j, z->attributes, strlen(z->attributes), "attributes", NULL) == 0)
     insitu__text_json_string(&j, insitu__text_json_get(&j, 0, "units"), units, sizeof units);
@@ -47861,6 +47867,20 @@ static insitu_status insitu__scan_iterate(
 }
 
 /* Opens the loader without reading, to learn what there is, and then the one that reads. */
+/* Refuses a dim that no variable has: one number for all elements is not what was asked for. */
+static insitu_status insitu__scan_check_dim(
+    const struct insitu__scan *run, const insitu_loader *ld, insitu_error *err) {
+  if (!run->desc->dim) return INSITU_OK;
+  for (uint64_t i = 0; i < ld->geometry.n_variables; i++) {
+    const struct insitu__geometry_array *a = &ld->geometry.arrays[ld->geometry.variables[i].array];
+    if (insitu__scan_axis(a, run->desc->dim) < a->zarr.ndim) return INSITU_OK;
+  }
+  return insitu__error_set(err, INSITU_E_ARG,
+      "scan: no variable has an axis %.200s besides those that samples are drawn along; give dim "
+      "the name of another axis, or of one without a name its number",
+      run->desc->dim);
+}
+
 static insitu_status insitu__scan_open(
     struct insitu__scan *run, insitu_variable *variables, insitu_error *err) {
   insitu_loader_desc d = *run->desc->loader;
@@ -47898,6 +47918,7 @@ static insitu_status insitu__scan_open(
           "scan, variable %s: complex numbers have no order; leave it out", variables[i].label);
     variables[i].dtype = insitu__scan_dtype(&variables[i], stored);
   }
+  if (!status) status = insitu__scan_check_dim(run, ld, err);
   if (!status && !insitu__scan_head(run, ld))
     status = insitu__error_set(
         err, INSITU_E_NOMEM, "scan: no memory for its cells; give the process more memory");

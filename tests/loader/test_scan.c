@@ -79,8 +79,11 @@ static insitu_loader_desc desc_of(const insitu_variable *v, uint64_t n) {
 }
 static const uint64_t lags[] = {1, 300};
 static insitu_scan_desc scan_of(const insitu_loader_desc *d, const char *path) {
+  const char *dim = NULL; /* only "t" has levels */
+  for (uint64_t i = 0; i < d->n_variables; i++)
+    if (!strcmp(d->variables[i].path, "t")) dim = "level";
   return (insitu_scan_desc){
-      .api = INSITU_API, .loader = d, .path = path, .dim = "level", .lags = lags, .n_lags = 2};
+      .api = INSITU_API, .loader = d, .path = path, .dim = dim, .lags = lags, .n_lags = 2};
 }
 static void scan(const insitu_loader_desc *d, const char *path) {
   insitu_error err;
@@ -449,6 +452,13 @@ static void refused(void **state) {
   s.lags = (const uint64_t[]){0, 1};
   assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
   s.lags = lags;
+  static const char *const no_dims[] = {"levle", "time"};
+  for (int i = 0; i < 2; i++) {
+    s.dim = no_dims[i];
+    assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
+    HAS(err.message, "no variable has an axis");
+  }
+  s.dim = "level";
   s.split = 4;
   assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
   s.split = 0;

@@ -1005,8 +1005,21 @@ static void scans(void **state) {
   assert_int_equal(system(command), 0);
   assert_int_equal(run_tool("scan '%s/scan.zarr' -o /nowhere/s.json", d), 1);
   assert_has(run_err, "can be written");
-  assert_int_equal(run_tool("scan '%s/scan.zarr'", d), 2);
-  assert_has(run_err, "--out");
+  static const struct {
+    const char *options, *said;
+  } wrong[] = {{"", "--out"}, {"-o s --exclude abc --manifest-out m", "give a share of elements"},
+      {"-o s --exclude 5%% --manifest-out m --world 2", "with --merge"},
+      {"-o s --checkpoint -5", "more than 0"}};
+  for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+    char line[300];
+    snprintf(line, sizeof line, "scan '%%s/scan.zarr' %s", wrong[i].options);
+    assert_int_equal(run_tool(line, d), 2);
+    assert_has(run_err, wrong[i].said);
+  }
+  assert_int_equal(run_tool("scan --merge -o '%s/x.json'", d), 2);
+  assert_has(run_err, "name the parts");
+  assert_int_equal(run_tool("scan '%s/scan.zarr' -o '%s/x.json' --dim levle", d, d), 1);
+  assert_has(run_err, "no variable has an axis levle");
 }
 
 int main(void) {

@@ -80,18 +80,22 @@ static void scan_table(const struct scan_file *f, const char *path) {
 
 /* ---- the manifest ---- */
 
+/* The share of --exclude. */
+static bool scan_share(double *most) {
+  uint64_t n = strlen(scan_exclude);
+  bool percent = n && scan_exclude[n - 1] == '%';
+  if (!insitu__text_double(scan_exclude, n - percent, most) || !(*most >= 0)) return false;
+  *most /= percent ? 100 : 1;
+  return true;
+}
 /* Writes the samples that miss a larger share as a manifest of exclusions. An exit code. */
 static int scan_exclusions(const struct scan_file *f) {
   const struct insitu__text_json *j = &f->stats.json;
   struct insitu__text_buffer b = {0};
   insitu_error err = {0};
-  double most;
-  uint64_t n = strlen(scan_exclude), runs = 0, samples = 0;
-  bool percent = n && scan_exclude[n - 1] == '%';
-  if (!insitu__text_double(scan_exclude, n - percent, &most) || !(most >= 0))
-    return tool_usage_error(
-        "--exclude %s: give a share of elements, such as 5%% or 0.05", scan_exclude);
-  most /= percent ? 100 : 1;
+  double most = 0;
+  uint64_t runs = 0, samples = 0;
+  scan_share(&most); /* scan_run has checked it */
   insitu__text_buffer_printf(&b, "{\"excluded\": [");
   for (int e = insitu__text_json_first(j, insitu__text_json_get(j, 0, "missing")); e >= 0;
        e = insitu__text_json_next(j, e)) {
@@ -150,12 +154,18 @@ static int scan_run(int argc, char **argv) {
   if (!scan_out) return tool_usage_error("--out is missing: the file to write");
   if (!scan_exclude != !scan_manifest)
     return tool_usage_error("--exclude and --manifest-out need each other");
+  double share;
+  if (scan_exclude && !scan_share(&share))
+    return tool_usage_error(
+        "--exclude %s: give a share of elements, such as 5%% or 0.05", scan_exclude);
   if (!scan_parse_lags(lags, &s.n_lags))
     return tool_usage_error(
         "--lags %s: give up to %d numbers of samples, such as 1,4", scan_lags, INSITU__SCAN_LAGS);
   if (scan_checkpoint &&
-      !insitu__text_double(scan_checkpoint, strlen(scan_checkpoint), &s.checkpoint_s))
-    return tool_usage_error("--checkpoint %s: give seconds", scan_checkpoint);
+      (!insitu__text_double(scan_checkpoint, strlen(scan_checkpoint), &s.checkpoint_s) ||
+          !(s.checkpoint_s > 0)))
+    return tool_usage_error("--checkpoint %s: give seconds, more than 0", scan_checkpoint);
+  if (scan_merge && !argc) return tool_usage_error("--merge: name the parts to join");
   if (scan_merge) {
     if (insitu_scan_merge((const char *const *)argv, (uint64_t)argc, scan_out, &err) < 0)
       return tool_fail_error(&err);
@@ -164,6 +174,10 @@ static int scan_run(int argc, char **argv) {
   if (argc > 1) return tool_usage_error("one archive is needed, not %d", argc);
   int code = config_load(&c, argc ? argv[0] : NULL);
   insitu_loader *ld = NULL;
+  if (code == TOOL_OK && c.desc.world > 1 && scan_exclude) {
+    config_free(&c);
+    return tool_usage_error("a part of a scan excludes nothing; give --exclude with --merge");
+  }
   if (code == TOOL_OK) {
     s.split = c.iter.split;
     insitu_loader_desc plan = c.desc;
