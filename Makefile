@@ -1,5 +1,6 @@
 # make demo and make test do everything on a fresh machine, dependencies included; make help lists the rest.
-VERSION  = 0.1.0
+VERSION  = $(shell sed -n 's/^\#define INSITU_VERSION "\(.*\)"/\1/p' insitubatch.h)
+API      = $(shell sed -n 's/^  INSITU_API = \([0-9]*\),.*/\1/p' insitubatch.h)
 PREFIX  ?= /usr/local
 CC      ?= cc
 CXX     ?= c++
@@ -66,7 +67,8 @@ HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h t
 vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 
 .PHONY: all help demo gallery examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
-.PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint install clean
+.PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint lib install
+.PHONY: clean test-consumers
 .PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan programs-valgrind
 .DELETE_ON_ERROR:
 
@@ -91,6 +93,7 @@ help:
 	@echo 'make test-random     random archives and configurations against a small model; SEED=, N=, SAN=asan'
 	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
 	@echo 'make test-stores     reads from real servers of HTTP, S3, Google and Azure, started on this machine; ONLY="nginx radosgw"'
+	@echo 'make test-consumers  programs that use what make install installs: pkg-config, CMake, Meson, cc; exported symbols'
 	@echo 'make test-cuda-toolkit  compiles with the real CUDA, its own or the package index'"'"'s, and runs; no GPU is needed'
 	@echo 'make conformance     reads the archives, numcodecs fixtures and blosc chunks under DIR=, and compares'
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
@@ -101,7 +104,8 @@ help:
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang; as systems with gcc 11, liburing 2.1, curl 7.76'
 	@echo '                     or musl build it'
 	@echo 'make lint            layout, names, format'
-	@echo 'make install         the header, insitubatch.pc and bin/insitu, under DESTDIR and PREFIX ($(PREFIX))'
+	@echo 'make lib             libinsitubatch.so.$(API) and libinsitubatch.a, in $(BUILD)/lib; LIB_WITH="ZLIB BZIP2", LIB_WITH=none'
+	@echo 'make install         header, libraries, pkg-config and CMake files, bin/insitu, under DESTDIR and PREFIX ($(PREFIX))'
 	@echo 'make clean           remove $(BUILD)'
 
 deps-build deps-test deps-ci: deps-%:
@@ -141,7 +145,8 @@ gallery: deps-build
 tools: deps-test
 	@$(MAKE) --no-print-directory $(BUILD)/insitu
 # $(call tool,COMPILER,FLAGS)
-tool = mkdir -p $(@D) && $(1) $(CPPFLAGS) -std=c11 -I. $(FEATURES) $(WARN) $(2) -o $@ $< $(LDFLAGS) -lblosc $(LIBS)
+tool = mkdir -p $(@D) && $(1) $(CPPFLAGS) -std=c11 -I. $(FEATURES) -DTOOL_WITH_BLOSC $(WARN) $(2) -o $@ $< $(LDFLAGS) \
+  -lblosc $(LIBS)
 $(BUILD)/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h)
 	$(call tool,$(CC),-O2 -g1)
 $(BUILD)/asan/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h)
@@ -304,6 +309,10 @@ test-stores: deps-test
 	@$(MAKE) --no-print-directory $(BUILD)/stores/check $(BUILD)/insitu $(BUILD)/probe_uring
 	@tests/stores/run '$(BUILD)'
 
+# Programs in empty folders that use what make install puts somewhere, and an update of the shared library under one of them
+test-consumers: deps-ci
+	@CC='$(CC)' CXX='$(CXX)' tests/consumers/run '$(BUILD)'
+
 # The real headers, runtimes and nvcc of CUDA, on a machine with or without a GPU: the machine's own, or the package index's.
 test-cuda-toolkit: deps-ci
 	@CC='$(CC)' CXX='$(CXX)' tests/cuda/check.sh '$(BUILD)'
@@ -385,15 +394,48 @@ lint:
 
 # ---- installing -----------------------------------------------------------------------------------------------------------------
 
-install: tools
-	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig'
-	install -m 755 '$(BUILD)/insitu' '$(DESTDIR)$(PREFIX)/bin/insitu'
+# Header, libraries, pkg-config and CMake files and the command, under DESTDIR and PREFIX. Nothing that only tests need is installed
+# for it. What the machine has of the optional libraries is used (tools/features), unless LIB_WITH names some, as in
+# LIB_WITH='ZLIB BZIP2', or LIB_WITH=none.
+LIB_WITH ?=
+lib: deps-build
+	@mkdir -p $(BUILD)/lib
+	@CC='$(CC)' CPPFLAGS='$(CPPFLAGS)' LDFLAGS='$(LDFLAGS)' tools/features $(LIB_WITH) >$(BUILD)/lib/features.new
+	@cmp -s $(BUILD)/lib/features.new $(BUILD)/lib/features || mv $(BUILD)/lib/features.new $(BUILD)/lib/features
+	@$(MAKE) --no-print-directory -j$(JOBS) $(BUILD)/lib/libinsitubatch.so $(BUILD)/lib/libinsitubatch.a
+	@. $(abspath $(BUILD)/lib/features) && echo "$(BUILD)/lib: libinsitubatch.so.$(API) and libinsitubatch.a $(VERSION)" $$features
+
+LIB_CFLAGS ?= -O2 -g
+$(BUILD)/lib/features:
+	@$(MAKE) --no-print-directory lib
+$(BUILD)/lib/insitubatch.o: insitubatch.h $(BUILD)/lib/features
+	. $(abspath $(BUILD)/lib/features) && $(CC) $(CPPFLAGS) -std=gnu11 -D_GNU_SOURCE $$features $(WARN) -DNDEBUG -fPIC \
+	  -fvisibility=hidden '-DINSITU_DEF=extern __attribute__((visibility("default")))' -DINSITU_IMPLEMENTATION $(LIB_CFLAGS) \
+	  -x c -c -o $@ $<
+$(BUILD)/lib/libinsitubatch.a: $(BUILD)/lib/insitubatch.o
+	rm -f $@ && ar rcs $@ $<
+$(BUILD)/lib/libinsitubatch.so: $(BUILD)/lib/insitubatch.o
+	. $(abspath $(BUILD)/lib/features) && $(CC) $(LDFLAGS) -shared -Wl,-z,defs -Wl,-soname,libinsitubatch.so.$(API) \
+	  -o $(BUILD)/lib/libinsitubatch.so.$(API) $< -luring -lcurl -llz4 -lzstd $$libs -lpthread -lm
+	ln -sf libinsitubatch.so.$(API) $@
+$(BUILD)/lib/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h) $(BUILD)/lib/features
+	. $(abspath $(BUILD)/lib/features) && $(CC) $(CPPFLAGS) -std=c11 -I. $$features $(WARN) -DNDEBUG -O2 -g1 -o $@ $< $(LDFLAGS) \
+	  -luring -lcurl -llz4 -lzstd -lz $$libs -lpthread -lm
+
+install: lib
+	@$(MAKE) --no-print-directory $(BUILD)/lib/insitu
+	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/include' '$(DESTDIR)$(PREFIX)/lib/pkgconfig' \
+	  '$(DESTDIR)$(PREFIX)/lib/cmake/insitubatch'
+	install -m 755 '$(BUILD)/lib/insitu' '$(DESTDIR)$(PREFIX)/bin/insitu'
 	install -m 644 insitubatch.h '$(DESTDIR)$(PREFIX)/include/insitubatch.h'
-	printf '%s\n' 'prefix=$(PREFIX)' 'includedir=$${prefix}/include' '' 'Name: insitubatch' \
-	  'Description: streams training batches from Zarr archives (single header)' 'Version: $(VERSION)' \
-	  'Requires: liburing libcurl liblz4 libzstd' 'Libs: -lpthread -lm' 'Cflags: -I$${includedir}' \
-	  >'$(DESTDIR)$(PREFIX)/lib/pkgconfig/insitubatch.pc'
-	chmod 644 '$(DESTDIR)$(PREFIX)/lib/pkgconfig/insitubatch.pc'
+	install -m 644 '$(BUILD)/lib/libinsitubatch.a' '$(DESTDIR)$(PREFIX)/lib/libinsitubatch.a'
+	install -m 755 '$(BUILD)/lib/libinsitubatch.so.$(API)' '$(DESTDIR)$(PREFIX)/lib/libinsitubatch.so.$(API)'
+	ln -sf libinsitubatch.so.$(API) '$(DESTDIR)$(PREFIX)/lib/libinsitubatch.so'
+	@. $(abspath $(BUILD)/lib/features) && for f in pkgconfig/insitubatch.pc pkgconfig/insitubatch-static.pc \
+	  pkgconfig/insitubatch-header.pc cmake/insitubatch/insitubatchConfig.cmake cmake/insitubatch/insitubatchConfigVersion.cmake; do \
+	  tools/packaging/fill "tools/packaging/$${f##*/}.in" '$(PREFIX)' '$(VERSION)' '$(API)' "$$libs" >"$(BUILD)/lib/$${f##*/}" && \
+	  echo install -m 644 "$(BUILD)/lib/$${f##*/}" '$(DESTDIR)$(PREFIX)/lib'/$$f && \
+	  install -m 644 "$(BUILD)/lib/$${f##*/}" '$(DESTDIR)$(PREFIX)/lib'/$$f || exit 1; done
 
 clean:
 	rm -rf '$(BUILD)'

@@ -930,6 +930,16 @@
  *                           released batch
  *   NDEBUG                  leaves out assertions of this header's own invariants
  *
+ *   AS A LIBRARY. `make install` builds the header once, as libinsitubatch.so.N and as
+ *   libinsitubatch.a, and installs pkg-config and CMake files beside it. N is INSITU_API. Programs
+ *   then include the header and define none of the macros above. A program goes on with each later
+ *   library of the same N. With one of another N the dynamic linker does not start it, and
+ *   insitu_loader_open refuses it with both numbers. insitu_version tells which release runs.
+ *
+ *     cc train.c $(pkg-config --cflags --libs insitubatch)       # or insitubatch-static
+ *     find_package(insitubatch)    # CMake: insitubatch::shared, insitubatch::static, or, with
+ *                                  # INSITU_IMPLEMENTATION in a file of yours, insitubatch::header
+ *
  *   Environment, read when a loader is opened; nothing else of it is, but for what REMOTE STORES
  *   names:
  *   INSITU_IO=uring|epoll   the backend, where desc.io does not say
@@ -1019,6 +1029,10 @@
 #ifndef INSITUBATCH_H
 #define INSITUBATCH_H
 #include <stdint.h>
+
+/* The release of this header, by the rules of semver.org: before 1.0 a change of the second number
+ * may need changes in programs. insitu_version tells the release of the implementation. */
+#define INSITU_VERSION "0.1.0"
 
 #ifndef INSITU_DEF /* linkage of the public functions */
 #ifdef INSITU_STATIC
@@ -1117,6 +1131,10 @@ typedef struct insitu_error {
 
 /* The name of a status, such as "INSITU_E_CORRUPT". [any thread] */
 INSITU_DEF const char *insitu_status_name(insitu_status status);
+
+/* INSITU_VERSION of the implementation: of the library that the program runs with, where that is a
+ * shared one. [any thread] */
+INSITU_DEF const char *insitu_version(void);
 
 /* ---- what to read ---- */
 /* Data types: DLPack type code << 8 | bits. */
@@ -45371,6 +45389,10 @@ INSITU_DEF const char *insitu_status_name(insitu_status status) {
       "INSITU_END", "INSITU_TIMEOUT", "INSITU_BUSY", "INSITU_CANCELLED"};
   uint32_t place = (uint32_t)status - (uint32_t)INSITU_E_DEVICE;
   return place < INSITU__BASE_COUNT(names) ? names[place] : "an unknown status";
+}
+
+INSITU_DEF const char *insitu_version(void) {
+  return INSITU_VERSION;
 }
 
 /* Begins a public call: empties the caller's error, then checks whether this process and thread may

@@ -70,7 +70,8 @@ static int main_command(int argc, char **argv) {
     return TOOL_OK;
   }
   if (strcmp(name, "--version") == 0) {
-    printf("insitu, api %d, order_version %d\n", INSITU_API, INSITU_ORDER_VERSION);
+    printf(
+        "insitu %s, api %d, order_version %d\n", INSITU_VERSION, INSITU_API, INSITU_ORDER_VERSION);
     return TOOL_OK;
   }
   static char help[] = "--help";

@@ -1,7 +1,10 @@
 /* insitu mk: synthetic archives of any layout the library reads, generated chunk by chunk on all
  * cores. The data does not depend on chunking, codec or format: every element is a function of the
  * seed, the array's number and the element's C-order index. */
+#include <zlib.h>
+#ifdef TOOL_WITH_BLOSC /* link -lblosc; without it there are no chunks by blosc */
 #include <blosc.h>
+#endif
 #include <ftw.h>
 #include <math.h>
 
@@ -11,6 +14,11 @@ enum mk_data { MK_ZEROS, MK_INDEX, MK_WEATHER, MK_NOISE, MK_TIME, MK_LAT, MK_LON
 static const char *const mk_data_names[] = {"zeros", "index", "weather", "noise"};
 enum mk_codec { MK_RAW, MK_ZSTD, MK_LZ4, MK_GZIP, MK_ZLIB, MK_BLOSC };
 static const char *const mk_codec_names[] = {"raw", "zstd", "lz4", "gzip", "zlib", "blosc"};
+#ifdef TOOL_WITH_BLOSC
+static const char mk_default_codec[] = "blosc";
+#else
+static const char mk_default_codec[] = "zstd";
+#endif
 static const char *const mk_blosc_names[] = {"lz4", "zstd", "zlib"};
 static const char *const mk_shuffle_names[] = {"noshuffle", "shuffle", "bitshuffle"};
 
@@ -268,12 +276,23 @@ static uint64_t mk_deflate(
   deflateEnd(&z);
   return got;
 }
+/* The same as mk_encode, by blosc. */
+static uint64_t mk_blosc(const struct mk_array *a, const unsigned char *from, unsigned char *to) {
+#ifdef TOOL_WITH_BLOSC
+  int got = blosc_compress_ctx(a->level, a->shuffle, a->zarr.itemsize, (size_t)a->chunk_bytes, from,
+      to, (size_t)a->chunk_bound, a->inner, 0, 1);
+  return got > 0 ? (uint64_t)got : 0;
+#else
+  (void)a, (void)from, (void)to; /* mk_parse_codec refused it */
+  return 0;
+#endif
+}
+
 /* Encodes one chunk to `to`, which has room for chunk_bound bytes; the encoded length, 0 on
  * failure. */
 static uint64_t mk_encode(
     const struct mk_array *a, struct mk_worker *w, const unsigned char *from, unsigned char *to) {
   uint64_t n = a->chunk_bytes, cap = a->chunk_bound, got = n;
-  int blosc;
   switch (a->codec) {
   case MK_RAW: memcpy(to, from, (size_t)n); break;
   case MK_ZSTD:
@@ -289,11 +308,7 @@ static uint64_t mk_encode(
     break;
   case MK_GZIP: got = mk_deflate(true, a->level, from, n, to, cap); break;
   case MK_ZLIB: got = mk_deflate(false, a->level, from, n, to, cap); break;
-  case MK_BLOSC:
-    blosc = blosc_compress_ctx(
-        a->level, a->shuffle, a->zarr.itemsize, (size_t)n, from, to, (size_t)cap, a->inner, 0, 1);
-    if (blosc <= 0) return 0;
-    got = (uint64_t)blosc;
+  case MK_BLOSC: got = mk_blosc(a, from, to); break;
   }
   if (got && a->crc32c) {
     uint32_t crc = insitu__comp_crc32c(to, got);
@@ -793,6 +808,14 @@ static bool mk_parse_codec(struct mk_array *a, const char *spec) {
   int codec = mk_choice("--codec", n ? part[0] : "", mk_codec_names, TOOL_COUNT(mk_codec_names), 0);
   if (codec < 0) return false;
   a->codec = (enum mk_codec)codec;
+#ifndef TOOL_WITH_BLOSC
+  if (a->codec == MK_BLOSC) {
+    tool_usage_error("--codec %s: this command was built without libblosc; choose zstd, lz4, gzip, "
+                     "zlib or raw, or install libblosc and build it again",
+        spec);
+    return false;
+  }
+#endif
   const char *level = a->codec == MK_BLOSC ? part[3] : part[1];
   int most = a->codec == MK_ZSTD ? 22 : 9, least = a->codec == MK_BLOSC ? 0 : 1;
   a->level = a->codec == MK_BLOSC ? 5 : a->codec == MK_GZIP ? 5 : 1;
@@ -870,7 +893,7 @@ static bool mk_parse_kind(struct mk_array *a) {
   bool is_float = a->dtype->dtype >> 8 == 2 || a->dtype->dtype == INSITU_BF16;
   int data = mk_choice("--data", mk_data_name, mk_data_names, TOOL_COUNT(mk_data_names),
       is_float ? MK_WEATHER : MK_INDEX);
-  if (data < 0 || !mk_parse_codec(a, mk_codec ? mk_codec : "blosc") ||
+  if (data < 0 || !mk_parse_codec(a, mk_codec ? mk_codec : mk_default_codec) ||
       !tool_option_u64("seed", mk_seed, 0, &a->seed))
     return false;
   a->data = (enum mk_data)data;
