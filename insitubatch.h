@@ -40,7 +40,8 @@
  *    2 how it works             7 memory, a worked budget   12 remote stores
  *    3 selection, maps, drops   8 my job is slow            13 devices
  *    4 sample axes, patches     9 threads                   14 configuration
- *    5 ranks and rows          10 errors                    15 contents
+ *    5 ranks and rows          10 errors                    15 JSON, other languages
+ *   16 contents
  *
  * ---- 1. WORDS ----
  *
@@ -953,7 +954,37 @@
  *                           insitu_stats.checked_rows counts. A fixed array counts as a row; on a
  *                           device it is not checked
  *
- * ---- 15. CONTENTS ----
+ * ---- 15. JSON, OTHER LANGUAGES ----
+ *
+ *   A CONFIGURATION AS TEXT. insitu_loader_open_json and insitu_iter_open_json take a desc as JSON;
+ *   so does the command, insitu plan --config train.json. Members have the names of the fields:
+ *
+ *     {"url": "winds.zarr", "batch_size": 16, "memory_budget": "512Mi",
+ *      "variables": ["uwnd", {"label": "y", "path": "uwnd", "offset": 1, "dtype": "float16",
+ *                             "ops": [{"op": "norm", "mean": 1.5, "std": 4}]}],
+ *      "split": [0.8, {"fraction": 0.2}], "options": {"region": "eu-west-1"},
+ *      "iterator": {"split": "train", "epoch": 3}}
+ *
+ *   lists      variables, axes, slices, ops, outputs, steps, split: without their n_ fields. A
+ *              variable or axis may be its name alone, a split its fraction alone
+ *   words      for constants, in small letters and without their prefix: "fill", "by_index",
+ *              "device_or_host", "epoll", "gather", "float32". Flags are true and false
+ *   numbers    of sizes also as text: "64k", "2Gi". NaN and infinities of ops: "NaN", "-Infinity"
+ *   ops        {"op": norm, scale, shift, clip, log1p, asinh, fill or replace}, and its numbers:
+ *              mean and std; by; lo and hi; scale; with; value and with. Lists need "dim"
+ *   samples    [3, 9], or [[3, 0], [9, 1]] with two axes; or the name of a file with a sample in
+ *              each line
+ *   options    as an object; "iterator": what insitu_iter_open_json reads of the same text
+ *   null       as if the member were not there
+ *
+ *   JSON cannot say objects, codecs, callbacks and streams: the desc `base` has them. A name that
+ *   does not exist is refused with the nearest that does, a wrong type with what is needed.
+ *   "config" of insitu_loader_describe opens again, and so does the whole description. It is the
+ *   same loader: all is said that was resolved, max_inflight and block_chunks as well. Left out are
+ *   options that are or may hold credentials, with user, password and query of the url; these have
+ *   to be given again. A list of samples is written as its length, and base has to have it.
+ *
+ * ---- 16. CONTENTS ----
  *
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
  *   Part B, implementation, each section below the ones it uses:
@@ -1020,6 +1051,7 @@
  *   >>pass       an iterator: scan, uploads, state, delivery
  *   >>open       a loader opens and closes
  *   >>check      desc.check: rows read again in a second, slow way
+ *   >>document   configurations as JSON: read, and written
  *   >>describe   insitu_loader_describe and insitu_loader_stats
  *   >>public     the functions of part A
  *   >>moments    counts, exact sums and sketches of elements
@@ -1799,6 +1831,15 @@ typedef struct insitu_iter insitu_iter;
 INSITU_DEF insitu_status insitu_loader_open(
     const insitu_loader_desc *desc, insitu_loader **out, insitu_error *err);
 
+/* The same with the desc as JSON: an object whose members have the names of insitu_loader_desc's
+ * fields, as insitu_loader_describe writes them in "config"; see JSON in the manual. base says what
+ * the text leaves out, and what JSON cannot say: objects, codecs, the user's functions; NULL:
+ * nothing. Options of the text come behind those of base; of all else the text has precedence. The
+ * text ends with a NUL and may be freed afterwards. INSITU_E_JSON: it is none; INSITU_E_ARG: a
+ * member does not exist, or has another type; the message names it. */
+INSITU_DEF insitu_status insitu_loader_open_json(
+    const char *json, const insitu_loader_desc *base, insitu_loader **out, insitu_error *err);
+
 /* Ends its iterators, cancels what is in flight and joins its threads; waits for reads the kernel
  * cannot cancel. Batches you hold stay valid. The handles of its iterators stay yours: every call
  * with one but insitu_iter_close gives INSITU_E_ARG from now on, and insitu_iter_close frees it,
@@ -1925,10 +1966,12 @@ INSITU_DEF insitu_status insitu_date_from_us(
     int64_t us, const char *calendar, insitu_date *out, insitu_error *err);
 
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of
- * its fields, but for api, objects, options, codecs, dates, plan_only, place and device, those of
- * the pool and of the log), "origins" (where each value with a default comes from), "arrays"
- * ("outputs" and "stored"), "plan" (of every split), "memory", "statistics", and "notes": sentences
- * that say why a value is as it is, and what in the desc has no effect for this archive.
+ * its fields; insitu_loader_open_json opens it again), "origins" (where each value with a default
+ * comes from), "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics",
+ * and "notes": sentences that say why a value is as it is, and what in the desc has no effect for
+ * this archive. "config" lacks what JSON cannot say (objects, codecs, the user's functions),
+ * options and parts of the url that may be credentials, and dates, which have become indexes; of a
+ * list of samples it has the number.
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL
  * with cap 0. The length changes with the statistics: leave room. 0: the handle is NULL or a
  * parent's, memory is short, or it has more than 64 MiB. Reads nothing, but planning a large
@@ -1992,6 +2035,12 @@ INSITU_DEF insitu_status insitu_scan_merge(
 /* Takes its batch memory from memory_budget. Prefetching starts at once. */
 INSITU_DEF insitu_status insitu_iter_open(
     insitu_loader *loader, const insitu_iter_desc *desc, insitu_iter **out, insitu_error *err);
+
+/* The same with the desc as JSON, such as {"split": "val", "order": "sequential", "max_held": 2,
+ * "epoch": 0}; or as a loader's text that has such an object as "iterator". NULL: all as in base.
+ * base says what the text leaves out, and the stream; NULL: nothing. */
+INSITU_DEF insitu_status insitu_iter_open_json(insitu_loader *loader, const char *json,
+    const insitu_iter_desc *base, insitu_iter **out, insitu_error *err);
 
 /* Frees the handle; every iterator needs this call, also one whose loader was closed before it.
  * Batches you hold stay valid; they no longer count against memory_budget. NULL is fine. */
@@ -2227,7 +2276,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
  * bound. */
 
 /* Documents: metadata, manifests, names. */
-#define INSITU__MAX_META (64u << 20) /* bytes of one metadata document or manifest */
+#define INSITU__MAX_META (64u << 20) /* bytes of a metadata document, manifest or configuration */
 #define INSITU__MAX_JSON_DEPTH 64
 #define INSITU__MAX_JSON_NUMBER 512 /* characters of one number or word */
 #define INSITU__MAX_KEY 4096        /* bytes of an object's key or a path, its end included */
@@ -38279,9 +38328,9 @@ struct insitu__config_field {
   int unset;     /* origin if the desc leaves the member zero; DESC: it has no default */
 };
 
-static const char *const insitu__config_hole_words[] = {"auto", "raise", "fill"};
-static const char *const insitu__config_io_words[] = {"auto", "uring", "epoll"};
-static const char *const insitu__config_assembly_words[] = {"auto", "scatter", "gather"};
+static const char *const insitu__config_hole_words[] = {"auto", "raise", "fill", NULL};
+static const char *const insitu__config_io_words[] = {"auto", "uring", "epoll", NULL};
+static const char *const insitu__config_assembly_words[] = {"auto", "scatter", "gather", NULL};
 
 #define INSITU__CONFIG_FIELD_OF(member, kind, words, unset, most)                                  \
   {                                                                                                \
@@ -38331,6 +38380,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD_WORD(io, insitu__config_io_words, MACHINE, INSITU_IO_EPOLL),
     INSITU__CONFIG_FIELD(inline_io, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(check, FLAG, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(plan_only, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(hold_epoch, FLAG, DEFAULT, 0),
 };
 
@@ -44903,6 +44953,1162 @@ static void insitu__check_batch(insitu_iter *it) {
   if (it->loader->config.on_batch) insitu__reactor_wake(&it->loader->reactor);
 }
 
+/* >>document ----------------------------------------------------------------------------------- */
+/* The configuration of a loader and of an iterator as JSON. insitu_loader_describe writes it;
+ * insitu_loader_open_json, insitu_iter_open_json and the command insitu read it. Each kind of
+ * object has one table of its members, which the writer and the reader go through alike: what is
+ * written can be read.
+ *
+ *   text -- grammar (>>text) --> members -- by the tables --> insitu_loader_desc, insitu_iter_desc
+ *
+ * The reader says which member is wrong, and what it needs. Whether the members fit together is
+ * for >>config to tell, which sees every desc.
+ *
+ * State: struct insitu__document holds copies of all that its descs point to, until it is freed.
+ * Any thread, one at a time for each document; nothing suspends. Text is untrusted: of lists no
+ * more is allocated than a loader takes, or the text has elements; no member may stand twice. */
+
+/* ---- what a document is ---- */
+
+/* What was read of a text, and where the reader is. */
+struct insitu__document {
+  struct insitu__text_json j;
+  const char *name; /* of the text, in messages */
+  insitu_loader_desc desc;
+  insitu_iter_desc iter;
+  struct insitu__loader_block *blocks; /* what the descs point to; may be secrets */
+  /* A growing array: the numbers of listed samples, `columns` of each. */
+  int64_t *samples;
+  uint64_t columns;
+  bool some_iter; /* "iterator" was among the members */
+  /* the member that is read, such as "variables[2].offset" */
+  char at[160];
+  uint64_t n_at;
+  insitu_status status; /* of the first error, which is in err */
+  insitu_error *err;
+};
+
+/* A member of an object: standard ones are written and read by their kind; of kind NONE are those
+ * with functions of their own. */
+struct insitu__document_member {
+  struct insitu__text_field text;
+  bool always; /* written where it is zero, too */
+  /* Writes the member of the object at `base`, its name included, where there is one. */
+  void (*write)(struct insitu__text_buffer *b, const void *base);
+  /* Reads the value of the member; false: an error is set. */
+  bool (*read)(struct insitu__document *d, int value, void *base);
+};
+
+#define INSITU__DOCUMENT_MEMBER(type, member, kind, words, always)                                 \
+  { {#member, offsetof(type, member), INSITU__TEXT_##kind, words}, always, NULL, NULL }
+#define INSITU__DOCUMENT_OWN(name, write, read)                                                    \
+  { {name, 0, INSITU__TEXT_NONE, NULL}, false, write, read }
+
+/* Frees what a document holds. Options may be credentials: all is overwritten. */
+static void insitu__document_free(struct insitu__document *d) {
+  for (struct insitu__loader_block *b = d->blocks, *next; b; b = next) {
+    next = b->next;
+    insitu__mem_free_secret(b, b->bytes);
+  }
+
+  INSITU__ARRAY_FREE(d->samples);
+  insitu__text_json_free(&d->j);
+  d->blocks = NULL;
+}
+
+/* ---- errors, memory ---- */
+
+/* Notes the error of the member that is read. Returns false. */
+__attribute__((format(printf, 3, 4))) static bool insitu__document_fail(
+    struct insitu__document *d, insitu_status status, const char *format, ...) {
+  char text[600];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+
+  d->status = insitu__error_set(
+      d->err, status, "%.200s%s%s: %s", d->name, d->n_at ? ", " : "", d->at, text);
+  return false;
+}
+
+/* The value has another type or range. need: what would do, as in "a whole number". */
+static bool insitu__document_need(struct insitu__document *d, int value, const char *need) {
+  uint64_t n;
+  const char *span = insitu__text_json_span(&d->j, value, &n);
+  return insitu__document_fail(d, INSITU_E_ARG, "'%.*s%s' does not fit; give %s",
+      (int)insitu__base_min(n, 40), span ? span : "", n > 40 ? "..." : "", need);
+}
+
+/* Zeroed room for n elements that lives as long as the document; NULL: no memory, an error. */
+static void *insitu__document_room(struct insitu__document *d, uint64_t n, uint64_t bytes_each) {
+  uint64_t bytes = sizeof(struct insitu__loader_block) + n * bytes_each;
+  struct insitu__loader_block *b = insitu__mem_alloc(1, bytes);
+  if (!b) {
+    insitu__document_fail(d, INSITU_E_NOMEM, "no memory for it; give the process more memory");
+    return NULL;
+  }
+
+  *b = (struct insitu__loader_block){d->blocks, bytes};
+  d->blocks = b;
+  return b + 1;
+}
+
+/* A copy of n characters; NULL: no memory, an error. */
+static const char *insitu__document_text(struct insitu__document *d, const char *text, uint64_t n) {
+  char *to = insitu__document_room(d, n + 1, 1);
+  return to ? memcpy(to, text, n) : NULL;
+}
+
+/* Goes to a member, or with a name of NULL to element i of a list. Returns where
+ * insitu__document_up goes back to. */
+static uint64_t insitu__document_down(struct insitu__document *d, const char *name, uint64_t i) {
+  uint64_t before = d->n_at, left = sizeof d->at - before;
+  int n = name ? snprintf(d->at + before, left, "%s%s", before ? "." : "", name)
+               : snprintf(d->at + before, left, "[%" PRIu64 "]", i);
+  d->n_at += insitu__base_min((uint64_t)n, left - 1);
+  return before;
+}
+
+static void insitu__document_up(struct insitu__document *d, uint64_t before) {
+  d->n_at = before;
+  d->at[before] = 0;
+}
+
+/* ---- single values ---- */
+
+/* A whole number, perhaps of thousands (k, M, G, T), of 1024s (Ki, Mi...), and of bytes: "512Mi",
+ * "2GB". */
+static bool insitu__document_size(const char *text, uint64_t *value) {
+  static const char letters[] = "kMGT";
+  uint64_t v;
+  if (!insitu__text_take_number(&text, &v)) return false;
+  const char *letter = *text ? strchr(letters, *text == 'K' ? 'k' : *text) : NULL;
+  if (letter) {
+    uint64_t base = text[1] == 'i' ? 1024 : 1000;
+    text += base == 1024 ? 2 : 1;
+    for (long i = 0; i <= letter - letters; i++)
+      if (!insitu__base_mul(v, base, &v)) return false;
+  }
+
+  if (*text == 'B') text++;
+  if (*text) return false;
+  *value = v;
+  return true;
+}
+
+/* A whole number from 0 on; or a string such as "512Mi". */
+static bool insitu__document_u64(struct insitu__document *d, int value, uint64_t *to) {
+  char text[32];
+  if (insitu__text_json_u64(&d->j, value, to)) return true;
+  return insitu__text_json_string(&d->j, value, text, sizeof text) > 0 &&
+         insitu__document_size(text, to);
+}
+
+/* A string, copied; NULL: another value, or no memory. */
+static const char *insitu__document_string(struct insitu__document *d, int value) {
+  uint64_t n;
+  if (!insitu__text_json_is_string(&d->j, value)) {
+    insitu__document_need(d, value, "a string");
+    return NULL;
+  }
+
+  (void)insitu__text_json_span(&d->j, value, &n); /* it decodes to fewer bytes */
+  char *to = insitu__document_room(d, n, 1);
+  if (to && insitu__text_json_string(&d->j, value, to, n) >= 0) return to;
+  if (to) insitu__document_fail(d, INSITU_E_ARG, "a string holds U+0000; leave it out");
+  return NULL;
+}
+
+/* The words of a list that ends with NULL, as in "train, val, test or all", for messages. */
+static const char *insitu__document_words(const char *const *words, char *text, size_t cap) {
+  size_t at = 0;
+  text[0] = 0;
+  for (int i = 0; words[i] && at < cap; i++) {
+    const char *between = words[i + 1] ? ", " : " or ";
+    if (!*words[i]) continue; /* a default without a name */
+    at += (size_t)snprintf(text + at, cap - at, "%s\"%s\"", at ? between : "", words[i]);
+  }
+  return text;
+}
+
+/* One of the words, by its number. */
+static bool insitu__document_word(
+    struct insitu__document *d, int value, const char *const *words, int32_t *to) {
+  char need[200];
+  for (int32_t i = 0; words[i]; i++) {
+    if (!*words[i] || !insitu__text_json_equals(&d->j, value, words[i])) continue;
+    *to = i;
+    return true;
+  }
+  return insitu__document_need(d, value, insitu__document_words(words, need, sizeof need));
+}
+
+/* A member of a standard kind of the object at `base`. */
+static bool insitu__document_value(
+    struct insitu__document *d, int value, const struct insitu__text_field *f, void *base) {
+  void *at = (char *)base + f->at;
+  const struct insitu__text_json *j = &d->j;
+  int64_t i = 0;
+  uint64_t u = 0;
+
+  switch (f->kind) {
+  case INSITU__TEXT_U64:
+    if (!insitu__document_u64(d, value, at)) break;
+    return true;
+  case INSITU__TEXT_U32:
+    if (!insitu__document_u64(d, value, &u) || u > UINT32_MAX) break;
+    *(uint32_t *)at = (uint32_t)u;
+    return true;
+  case INSITU__TEXT_I64:
+    if (!insitu__text_json_i64(j, value, at)) break;
+    return true;
+  case INSITU__TEXT_I32:
+    if (!insitu__text_json_i64(j, value, &i) || i < INT32_MIN || i > INT32_MAX) break;
+    *(int32_t *)at = (int32_t)i;
+    return true;
+  case INSITU__TEXT_DOUBLE:
+    if (!insitu__text_json_double(j, value, at)) return insitu__document_need(d, value, "a number");
+    return true;
+  case INSITU__TEXT_FLAG:
+    if (!insitu__text_json_is_plain(j, value)) u = 2;
+    else if (insitu__text_json_is_true(j, value)) u = 1;
+    else if (!insitu__text_json_is_false(j, value) && !insitu__text_json_u64(j, value, &u)) u = 2;
+    if (u > 1) return insitu__document_need(d, value, "true or false");
+    *(int32_t *)at = (int32_t)u;
+    return true;
+  case INSITU__TEXT_WORD: return insitu__document_word(d, value, f->words, at);
+  case INSITU__TEXT_TEXT: {
+    const char *text = insitu__document_string(d, value);
+    if (text) *(const char **)at = text;
+    return text != NULL;
+  }
+  }
+
+  bool is_signed = f->kind == INSITU__TEXT_I64 || f->kind == INSITU__TEXT_I32;
+  return insitu__document_need(d, value, is_signed ? "a whole number" : "a whole number from 0 on");
+}
+
+/* ---- objects and lists ---- */
+
+/* Reads an object into the struct at `base`; its members are n of a table. null: as if the member
+ * were not there. */
+static bool insitu__document_object(struct insitu__document *d, int object,
+    const struct insitu__document_member *members, int n, void *base) {
+  const struct insitu__text_json *j = &d->j;
+  if (!insitu__text_json_is_object(j, object))
+    return insitu__document_need(d, object, "an object, {\"name\": value, ...}");
+
+  INSITU__TEXT_JSON_EACH (t, j, object) {
+    char key[64];
+    int value = insitu__text_json_value(j, t), i = 0;
+    bool short_one = insitu__text_json_string(j, t, key, sizeof key) >= 0;
+    while (i < n && (!short_one || strcmp(members[i].text.name, key))) i++;
+    if (i == n) {
+      const char *names[128];
+      for (int k = 0; k < n; k++) names[k] = members[k].text.name;
+      int near = short_one ? insitu__text_nearest(key, names, n) : -1;
+      return insitu__document_fail(d, INSITU_E_ARG, "there is no member \"%s\"; %s%s%s",
+          short_one ? key : "...", near < 0 ? "see the manual, chapter 15" : "did you mean \"",
+          near < 0 ? "" : names[near], near < 0 ? "" : "\"?");
+    }
+
+    uint64_t before = insitu__document_down(d, key, 0);
+    if (insitu__text_json_get(j, object, key) != value)
+      return insitu__document_fail(d, INSITU_E_ARG, "it stands twice; leave one of both out");
+    bool ok = insitu__text_json_is_null(j, value);
+    if (!ok && members[i].read) ok = members[i].read(d, value, base);
+    else if (!ok) ok = insitu__document_value(d, value, &members[i].text, base);
+    if (!ok) return false;
+    insitu__document_up(d, before);
+  }
+
+  return true;
+}
+
+/* Room for the elements of a list, at most `most` of them; *n: how many. False: an error. */
+static bool insitu__document_list(struct insitu__document *d, int value, uint64_t most,
+    uint64_t bytes_each, void **to, uint64_t *n) {
+  if (!insitu__text_json_is_array(&d->j, value))
+    return insitu__document_need(d, value, "a list, [...]");
+  *n = (uint64_t)insitu__text_json_size(&d->j, value);
+  if (*n > most)
+    return insitu__document_fail(
+        d, INSITU_E_ARG, "it has %" PRIu64 " elements; give at most %" PRIu64, *n, most);
+  *to = *n ? insitu__document_room(d, *n, bytes_each) : NULL;
+  return *to || !*n;
+}
+
+/* Reads a list of objects into structs of bytes_each, by a table of their members. */
+static bool insitu__document_objects(struct insitu__document *d, int value, uint64_t most,
+    const struct insitu__document_member *members, int n_members, uint64_t bytes_each, void **to,
+    uint64_t *n) {
+  if (!insitu__document_list(d, value, most, bytes_each, to, n)) return false;
+  uint64_t i = 0;
+  INSITU__TEXT_JSON_EACH (t, &d->j, value) {
+    uint64_t before = insitu__document_down(d, NULL, i);
+    if (!insitu__document_object(d, t, members, n_members, (char *)*to + i * bytes_each))
+      return false;
+    insitu__document_up(d, before);
+    i++;
+  }
+  return true;
+}
+
+/* A list of whole numbers. */
+static bool insitu__document_integers(
+    struct insitu__document *d, int value, uint64_t most, const int64_t **to, uint64_t *n) {
+  void *room;
+  uint64_t i = 0;
+  if (!insitu__document_list(d, value, most, sizeof **to, &room, n)) return false;
+  int64_t *number = room;
+  *to = number;
+  INSITU__TEXT_JSON_EACH (t, &d->j, value)
+    if (!insitu__text_json_i64(&d->j, t, &number[i++]))
+      return insitu__document_need(d, t, "whole numbers");
+  return true;
+}
+
+/* ---- writing ---- */
+
+/* The name of a member that is to be written. */
+static void insitu__document_name(struct insitu__text_buffer *b, const char *name) {
+  bool first = b->n && b->text[b->n - 1] == '{';
+  insitu__text_buffer_printf(b, first ? "\"%s\": " : ", \"%s\": ", name);
+}
+
+/* What stands `before` a string, and the string; null for NULL. */
+static void insitu__document_write_string(
+    struct insitu__text_buffer *b, const char *before, const char *s) {
+  insitu__text_buffer_printf(b, "%s", before);
+  if (s) insitu__text_buffer_json_string(b, s);
+  else insitu__text_buffer_printf(b, "null");
+}
+
+/* A member that is a list of n 64-bit integers. */
+static void insitu__document_write_integers(
+    struct insitu__text_buffer *b, const char *name, const void *from, uint64_t n) {
+  const int64_t *number = from;
+  insitu__document_name(b, name);
+  insitu__text_buffer_printf(b, "[");
+  for (uint64_t i = 0; i < n; i++)
+    insitu__text_buffer_printf(b, "%s%" PRId64, i ? ", " : "", number[i]);
+  insitu__text_buffer_printf(b, "]");
+}
+
+/* Writes the members of the object at `base`, braces excepted. */
+static void insitu__document_write(struct insitu__text_buffer *b,
+    const struct insitu__document_member *members, int n, const void *base) {
+  static const char zero[8];
+  for (int i = 0; i < n; i++) {
+    const struct insitu__document_member *m = &members[i];
+    int kind = m->text.kind;
+    bool wide = kind == INSITU__TEXT_U64 || kind == INSITU__TEXT_I64 ||
+                kind == INSITU__TEXT_DOUBLE || kind == INSITU__TEXT_TEXT;
+    const void *at = (const char *)base + m->text.at;
+    bool some = m->always || (kind != INSITU__TEXT_NONE && memcmp(at, zero, wide ? 8 : 4));
+    bool first = b->n && b->text[b->n - 1] == '{';
+    if (m->write) m->write(b, base);
+    else if (some) insitu__text_buffer_field(b, first ? "" : ", ", &m->text, base);
+  }
+}
+
+/* Writes a member that is a list of n objects of bytes_each; nothing, where it is empty. */
+static void insitu__document_write_objects(struct insitu__text_buffer *b, const char *name,
+    const struct insitu__document_member *members, int n_members, const void *from, uint64_t n,
+    uint64_t bytes_each) {
+  if (!n) return;
+  insitu__document_name(b, name);
+  for (uint64_t i = 0; i < n; i++) {
+    insitu__text_buffer_printf(b, i ? ", {" : "[{");
+    insitu__document_write(b, members, n_members, (const char *)from + i * bytes_each);
+    insitu__text_buffer_printf(b, "}");
+  }
+  insitu__text_buffer_printf(b, "]");
+}
+
+/* ---- data types ---- */
+
+static void insitu__document_write_dtype_of(struct insitu__text_buffer *b, int32_t dtype) {
+  insitu__document_name(b, "dtype");
+  insitu__document_write_string(b, "", insitu__dtype_name(dtype));
+}
+
+static bool insitu__document_dtype_of(struct insitu__document *d, int value, int32_t *to) {
+  char word[32];
+  bool found = insitu__text_json_string(&d->j, value, word, sizeof word) > 0;
+  bool stored = found && !strcmp(word, "as_stored");
+  if (stored) *to = INSITU_AS_STORED;
+  if (stored || (found && insitu__dtype_find(word, false, to))) return true;
+  return insitu__document_need(
+      d, value, "\"as_stored\", or the name of a type, such as \"float32\" or \"bfloat16\"");
+}
+
+/* ---- slices ---- */
+
+/* The number of an axis, where it has no name. */
+static void insitu__document_write_slice_axis(struct insitu__text_buffer *b, const void *base) {
+  const insitu_slice *s = base;
+  if (s->dim) return;
+  insitu__document_name(b, "axis");
+  insitu__text_buffer_printf(b, "%d", s->axis);
+}
+
+static const struct insitu__document_member insitu__document_slice_members[] = {
+    INSITU__DOCUMENT_MEMBER(insitu_slice, dim, TEXT, NULL, false),
+    {{"axis", offsetof(insitu_slice, axis), INSITU__TEXT_I32, NULL}, false,
+        insitu__document_write_slice_axis, NULL},
+    INSITU__DOCUMENT_MEMBER(insitu_slice, start, I64, NULL, true),
+    INSITU__DOCUMENT_MEMBER(insitu_slice, stop, I64, NULL, true)};
+enum { INSITU__DOCUMENT_SLICE = INSITU__BASE_COUNT(insitu__document_slice_members) };
+
+/* Whether the object names an axis: without, it would be axis 0. */
+static bool insitu__document_check_axis(struct insitu__document *d, int object) {
+  int dim = insitu__text_json_get(&d->j, object, "dim");
+  int axis = insitu__text_json_get(&d->j, object, "axis");
+  bool some = (dim >= 0 && !insitu__text_json_is_null(&d->j, dim)) || axis >= 0;
+  if (some || !insitu__text_json_is_object(&d->j, object)) return true;
+  return insitu__document_fail(d, INSITU_E_ARG, "it needs a \"dim\" or an \"axis\"; give one");
+}
+
+/* The same of all objects of a list. */
+static bool insitu__document_check_axes(struct insitu__document *d, int list) {
+  uint64_t i = 0;
+  INSITU__TEXT_JSON_EACH (t, &d->j, list) {
+    uint64_t before = insitu__document_down(d, NULL, i++);
+    if (!insitu__document_check_axis(d, t)) return false;
+    insitu__document_up(d, before);
+  }
+  return true;
+}
+
+static void insitu__document_write_slices(struct insitu__text_buffer *b, const void *base) {
+  const insitu_variable *v = base;
+  if (!v->n_slices) insitu__document_write_integers(b, "slices", NULL, 0);
+  insitu__document_write_objects(b, "slices", insitu__document_slice_members,
+      INSITU__DOCUMENT_SLICE, v->slices, v->n_slices, sizeof *v->slices);
+}
+
+static bool insitu__document_slices(struct insitu__document *d, int value, void *base) {
+  insitu_variable *v = base;
+  void *to = NULL;
+  if (!insitu__document_objects(d, value, INSITU__MAX_DIMS, insitu__document_slice_members,
+          INSITU__DOCUMENT_SLICE, sizeof *v->slices, &to, &v->n_slices))
+    return false;
+  v->slices = to;
+  return insitu__document_check_axes(d, value);
+}
+
+/* ---- operations ---- */
+
+/* A number, or a list of n; those that JSON does not have as strings. */
+static void insitu__document_write_numbers(
+    struct insitu__text_buffer *b, const char *name, const double *list, uint64_t n, double one) {
+  if (!name) return;
+  insitu__document_name(b, name);
+  insitu__text_buffer_printf(b, list ? "[" : "");
+  for (uint64_t i = 0; i < (list ? n : 1); i++) {
+    double x = list ? list[i] : one;
+    if (i) insitu__text_buffer_printf(b, ", ");
+    if (__builtin_isfinite(x)) insitu__text_buffer_double(b, x);
+    else if (__builtin_isnan(x)) insitu__text_buffer_printf(b, "\"NaN\"");
+    else insitu__text_buffer_printf(b, "\"%sInfinity\"", x < 0 ? "-" : "");
+  }
+  insitu__text_buffer_printf(b, list ? "]" : "");
+}
+
+/* The operations of a variable as the desc gives them: numbers that desc.stats gives are not
+ * written. */
+static void insitu__document_write_ops(struct insitu__text_buffer *b, const void *base) {
+  const insitu_variable *v = base;
+  for (uint64_t k = 0; k < v->n_ops; k++) {
+    const insitu_op *op = &v->ops[k];
+    const struct insitu__ops_kind *kind = &insitu__ops_kinds[op->kind];
+    bool given = op->as || op->a != 0 || op->b != 0 || op->kind != INSITU_OP_NORM;
+    if (!k) insitu__document_name(b, "ops");
+    insitu__document_write_string(b, k ? ", {\"op\": " : "[{\"op\": ", kind->word);
+    if (op->dim) insitu__document_write_string(b, ", \"dim\": ", op->dim);
+    if (given) {
+      insitu__document_write_numbers(b, kind->a, op->as, op->n, op->a);
+      insitu__document_write_numbers(b, kind->b, op->bs, op->n, op->b);
+    }
+    insitu__text_buffer_printf(b, "}");
+  }
+  if (v->n_ops) insitu__text_buffer_printf(b, "]");
+}
+
+/* The kind of operation that a word of n characters names; 0: none. */
+static int32_t insitu__document_op_kind(const char *word, size_t n) {
+  for (int32_t k = INSITU_OP_NORM; k <= INSITU_OP_MISSING; k++) {
+    const char *known = insitu__ops_kinds[k].word;
+    if (strlen(known) == n && !memcmp(known, word, n)) return k;
+  }
+  return 0;
+}
+
+/* Numbers of an operation: one, or a list, which is *n long or sets *n. */
+static bool insitu__document_op_numbers(
+    struct insitu__document *d, int value, double *one, const double **list, uint64_t *n) {
+  static const char need[] = "a number, or a list as long as the operation's other one";
+  uint64_t count, i = 0;
+  void *room;
+
+  if (!insitu__text_json_is_array(&d->j, value))
+    return insitu__dtype_read_real(&d->j, value, one) || insitu__document_need(d, value, need);
+  if (!insitu__document_list(d, value, INSITU__MAX_META, sizeof **list, &room, &count))
+    return false;
+  double *to = room;
+  INSITU__TEXT_JSON_EACH (t, &d->j, value)
+    if (!insitu__dtype_read_real(&d->j, t, &to[i++])) return insitu__document_need(d, t, "numbers");
+  if (!count || (*n && *n != count)) return insitu__document_need(d, value, need);
+  *list = to;
+  *n = count;
+  return true;
+}
+
+static bool insitu__document_op_a(struct insitu__document *d, int value, void *base) {
+  insitu_op *op = base;
+  return insitu__document_op_numbers(d, value, &op->a, &op->as, &op->n);
+}
+
+static bool insitu__document_op_b(struct insitu__document *d, int value, void *base) {
+  insitu_op *op = base;
+  return insitu__document_op_numbers(d, value, &op->b, &op->bs, &op->n);
+}
+
+/* The kind, which is read before all other members. */
+static bool insitu__document_op_word(struct insitu__document *d, int value, void *base) {
+  (void)d;
+  (void)value;
+  (void)base;
+  return true;
+}
+
+/* One operation: {"op": "norm", "mean": 2, "std": 3}. Its kind says how its numbers are called. */
+static bool insitu__document_op(struct insitu__document *d, int object, insitu_op *op) {
+  char word[32];
+  int value = insitu__text_json_get(&d->j, object, "op");
+  int64_t length = insitu__text_json_string(&d->j, value, word, sizeof word);
+  if (length > 0) op->kind = insitu__document_op_kind(word, (size_t)length);
+  if (!op->kind)
+    return insitu__document_fail(d, INSITU_E_ARG,
+        "it needs an \"op\": norm, scale, shift, clip, log1p, asinh, fill or replace; name one");
+
+  const struct insitu__ops_kind *kind = &insitu__ops_kinds[op->kind];
+  struct insitu__document_member members[4] = {
+      INSITU__DOCUMENT_OWN("op", NULL, insitu__document_op_word),
+      INSITU__DOCUMENT_MEMBER(insitu_op, dim, TEXT, NULL, false),
+      INSITU__DOCUMENT_OWN(kind->a, NULL, insitu__document_op_a),
+      INSITU__DOCUMENT_OWN(kind->b, NULL, insitu__document_op_b)};
+  return insitu__document_object(d, object, members, kind->b ? 4 : 3, op);
+}
+
+static bool insitu__document_ops(struct insitu__document *d, int value, void *base) {
+  insitu_variable *v = base;
+  void *room;
+  uint64_t i = 0;
+  if (!insitu__document_list(d, value, INSITU__OPS_LIST, sizeof *v->ops, &room, &v->n_ops))
+    return false;
+  insitu_op *ops = room;
+  v->ops = ops;
+  INSITU__TEXT_JSON_EACH (t, &d->j, value) {
+    uint64_t before = insitu__document_down(d, NULL, i);
+    if (!insitu__document_op(d, t, &ops[i++])) return false;
+    insitu__document_up(d, before);
+  }
+  return true;
+}
+
+/* ---- variables ---- */
+
+static const char *const insitu__document_decode_words[] = {"as_stored", "cf", NULL};
+/* insitu_variable.map; the default has no name. */
+static const char *const insitu__document_map_words[] = {
+    "", "by_index", "by_index_floor", "by_coordinate", NULL};
+static const char *const insitu__document_place_words[] = {
+    "host", "pinned", "device", "device_or_host", NULL};
+
+static void insitu__document_write_steps(struct insitu__text_buffer *b, const void *base) {
+  const insitu_variable *v = base;
+  if (v->n_steps) insitu__document_write_integers(b, "steps", v->steps, v->n_steps);
+}
+
+static bool insitu__document_steps(struct insitu__document *d, int value, void *base) {
+  insitu_variable *v = base;
+  return insitu__document_integers(d, value, INSITU__MAX_STEPS, &v->steps, &v->n_steps);
+}
+
+static void insitu__document_write_variable_dtype(struct insitu__text_buffer *b, const void *base) {
+  insitu__document_write_dtype_of(b, ((const insitu_variable *)base)->dtype);
+}
+
+static bool insitu__document_variable_dtype(struct insitu__document *d, int value, void *base) {
+  return insitu__document_dtype_of(d, value, &((insitu_variable *)base)->dtype);
+}
+
+/* The path, which stands in for a label that is not given, as the label for a path. */
+static void insitu__document_write_path(struct insitu__text_buffer *b, const void *base) {
+  insitu__document_name(b, "path");
+  insitu__document_write_string(b, "", insitu__geometry_path(base));
+}
+
+static bool insitu__document_path(struct insitu__document *d, int value, void *base) {
+  insitu_variable *v = base;
+  v->path = insitu__document_string(d, value);
+  return v->path != NULL;
+}
+
+/* What was resolved tells the fingerprint: it is written beside the members, and not read. */
+static bool insitu__document_fingerprint(struct insitu__document *d, int value, void *base) {
+  (void)base;
+  return insitu__text_json_is_string(&d->j, value) ||
+         insitu__document_need(d, value, "a string, or leave it out");
+}
+
+static const struct insitu__document_member insitu__document_variable_members[] = {
+    INSITU__DOCUMENT_MEMBER(insitu_variable, label, TEXT, NULL, true),
+    INSITU__DOCUMENT_OWN("path", insitu__document_write_path, insitu__document_path),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, offset, I64, NULL, true),
+    INSITU__DOCUMENT_OWN("steps", insitu__document_write_steps, insitu__document_steps),
+    INSITU__DOCUMENT_OWN(
+        "dtype", insitu__document_write_variable_dtype, insitu__document_variable_dtype),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, decode, WORD, insitu__document_decode_words, false),
+    INSITU__DOCUMENT_OWN("slices", insitu__document_write_slices, insitu__document_slices),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, select, TEXT, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, into, TEXT, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, map, WORD, insitu__document_map_words, false),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, rate, I64, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, halo, U64, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, place, WORD, insitu__document_place_words, false),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, device, I32, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, fixed, FLAG, NULL, false),
+    INSITU__DOCUMENT_OWN("ops", insitu__document_write_ops, insitu__document_ops),
+    INSITU__DOCUMENT_MEMBER(insitu_variable, mask, TEXT, NULL, false),
+    INSITU__DOCUMENT_OWN("fingerprint", NULL, insitu__document_fingerprint)};
+enum { INSITU__DOCUMENT_VARIABLE = INSITU__BASE_COUNT(insitu__document_variable_members) };
+
+/* One variable: an object, or a label alone. */
+static bool insitu__document_variable(struct insitu__document *d, int value, insitu_variable *v) {
+  if (insitu__text_json_is_string(&d->j, value)) {
+    v->label = insitu__document_string(d, value);
+    return v->label != NULL;
+  }
+
+  if (!insitu__document_object(
+          d, value, insitu__document_variable_members, INSITU__DOCUMENT_VARIABLE, v))
+    return false;
+  if (v->label || v->path) return true;
+  return insitu__document_fail(d, INSITU_E_ARG, "it needs a \"path\" or a \"label\"; give one");
+}
+
+static bool insitu__document_variables(struct insitu__document *d, int value, void *base) {
+  insitu_loader_desc *c = base;
+  void *room;
+  uint64_t i = 0;
+  if (!insitu__document_list(
+          d, value, INSITU__MAX_VARIABLES, sizeof *c->variables, &room, &c->n_variables))
+    return false;
+  insitu_variable *variables = room;
+  c->variables = variables;
+  INSITU__TEXT_JSON_EACH (t, &d->j, value) {
+    uint64_t before = insitu__document_down(d, NULL, i);
+    if (!insitu__document_variable(d, t, &variables[i++])) return false;
+    insitu__document_up(d, before);
+  }
+  return true;
+}
+
+/* ---- axes ---- */
+
+static void insitu__document_write_axis(struct insitu__text_buffer *b, const void *base) {
+  const insitu_axis *a = base;
+  if (a->dim) return;
+  insitu__document_name(b, "axis");
+  insitu__text_buffer_printf(b, "%d", a->axis);
+}
+
+static void insitu__document_write_edge(struct insitu__text_buffer *b, const void *base) {
+  if (!((const insitu_axis *)base)->edge) return;
+  insitu__document_name(b, "edge");
+  insitu__text_buffer_printf(b, "\"fill\"");
+}
+
+static bool insitu__document_edge(struct insitu__document *d, int value, void *base) {
+  bool fill = insitu__text_json_equals(&d->j, value, "fill");
+  ((insitu_axis *)base)->edge = fill ? INSITU_FILL : 0;
+  return fill || insitu__text_json_equals(&d->j, value, "inside") ||
+         insitu__document_need(d, value, "\"inside\" or \"fill\"");
+}
+
+static const struct insitu__document_member insitu__document_axis_members[] = {
+    INSITU__DOCUMENT_MEMBER(insitu_axis, dim, TEXT, NULL, false),
+    {{"axis", offsetof(insitu_axis, axis), INSITU__TEXT_I32, NULL}, false,
+        insitu__document_write_axis, NULL},
+    INSITU__DOCUMENT_MEMBER(insitu_axis, start, I64, NULL, true),
+    INSITU__DOCUMENT_MEMBER(insitu_axis, stop, I64, NULL, true),
+    INSITU__DOCUMENT_MEMBER(insitu_axis, from, TEXT, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_axis, to, TEXT, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_axis, stride, U64, NULL, true),
+    INSITU__DOCUMENT_MEMBER(insitu_axis, patch, U64, NULL, false),
+    INSITU__DOCUMENT_OWN("edge", insitu__document_write_edge, insitu__document_edge)};
+enum { INSITU__DOCUMENT_AXES = INSITU__BASE_COUNT(insitu__document_axis_members) };
+
+/* Each is an object, or the name of an axis alone. */
+static bool insitu__document_axes(struct insitu__document *d, int value, void *base) {
+  insitu_loader_desc *c = base;
+  void *room;
+  uint64_t i = 0;
+  if (!insitu__document_list(d, value, INSITU__MAX_AXES, sizeof *c->axes, &room, &c->n_axes))
+    return false;
+  insitu_axis *axes = room;
+  c->axes = axes;
+  INSITU__TEXT_JSON_EACH (t, &d->j, value) {
+    uint64_t before = insitu__document_down(d, NULL, i);
+    bool name = insitu__text_json_is_string(&d->j, t);
+    if (name) axes[i].dim = insitu__document_string(d, t);
+    bool ok = name ? axes[i].dim != NULL
+                   : insitu__document_object(
+                         d, t, insitu__document_axis_members, INSITU__DOCUMENT_AXES, &axes[i]);
+    if (!ok || !insitu__document_check_axis(d, t)) return false;
+    insitu__document_up(d, before);
+    i++;
+  }
+  return true;
+}
+
+/* ---- what on_batch adds ---- */
+
+static void insitu__document_write_shape(struct insitu__text_buffer *b, const void *base) {
+  const insitu_output *out = base;
+  insitu__document_write_integers(b, "shape", out->shape, (uint64_t)out->ndim);
+}
+
+static bool insitu__document_shape(struct insitu__document *d, int value, void *base) {
+  insitu_output *out = base;
+  uint64_t n = 0;
+  if (!insitu__document_integers(d, value, INSITU__MAX_DIMS - 1, &out->shape, &n)) return false;
+  out->ndim = (int32_t)n;
+  return true;
+}
+
+static void insitu__document_write_output_dtype(struct insitu__text_buffer *b, const void *base) {
+  insitu__document_write_dtype_of(b, ((const insitu_output *)base)->dtype);
+}
+
+static bool insitu__document_output_dtype(struct insitu__document *d, int value, void *base) {
+  return insitu__document_dtype_of(d, value, &((insitu_output *)base)->dtype);
+}
+
+static const struct insitu__document_member insitu__document_output_members[] = {
+    INSITU__DOCUMENT_MEMBER(insitu_output, label, TEXT, NULL, true),
+    INSITU__DOCUMENT_OWN(
+        "dtype", insitu__document_write_output_dtype, insitu__document_output_dtype),
+    INSITU__DOCUMENT_OWN("shape", insitu__document_write_shape, insitu__document_shape),
+    INSITU__DOCUMENT_MEMBER(insitu_output, place, WORD, insitu__document_place_words, false),
+    INSITU__DOCUMENT_MEMBER(insitu_output, device, I32, NULL, false)};
+enum { INSITU__DOCUMENT_OUTPUT = INSITU__BASE_COUNT(insitu__document_output_members) };
+
+static bool insitu__document_outputs(struct insitu__document *d, int value, void *base) {
+  insitu_loader_desc *c = base;
+  void *to = NULL;
+  if (!insitu__document_objects(d, value, INSITU__MAX_VARIABLES, insitu__document_output_members,
+          INSITU__DOCUMENT_OUTPUT, sizeof *c->outputs, &to, &c->n_outputs))
+    return false;
+  c->outputs = to;
+  return true;
+}
+
+/* ---- splits ---- */
+
+static const struct insitu__document_member insitu__document_split_members[] = {
+    INSITU__DOCUMENT_MEMBER(insitu_split_range, fraction, DOUBLE, NULL, true),
+    INSITU__DOCUMENT_MEMBER(insitu_split_range, start, I64, NULL, true),
+    INSITU__DOCUMENT_MEMBER(insitu_split_range, stop, I64, NULL, true),
+    INSITU__DOCUMENT_MEMBER(insitu_split_range, from, TEXT, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_split_range, to, TEXT, NULL, false)};
+enum { INSITU__DOCUMENT_SPLIT = INSITU__BASE_COUNT(insitu__document_split_members) };
+
+/* Train, val, test: each an object, or a fraction alone. */
+static bool insitu__document_split(struct insitu__document *d, int value, void *base) {
+  insitu_loader_desc *c = base;
+  if (!insitu__text_json_is_array(&d->j, value) || insitu__text_json_size(&d->j, value) > 3)
+    return insitu__document_need(d, value, "a list of at most three: train, val, test");
+
+  memset(c->split, 0, sizeof c->split);
+  uint64_t p = 0;
+  INSITU__TEXT_JSON_EACH (t, &d->j, value) {
+    insitu_split_range *r = &c->split[p];
+    uint64_t before = insitu__document_down(d, NULL, p++);
+    if (!insitu__text_json_double(&d->j, t, &r->fraction) &&
+        !insitu__document_object(d, t, insitu__document_split_members, INSITU__DOCUMENT_SPLIT, r))
+      return false;
+    insitu__document_up(d, before);
+  }
+  return true;
+}
+
+/* ---- lists of samples ---- */
+
+/* Adds one sample: a number, or a list of numbers, one for each axis. */
+static bool insitu__document_sample(struct insitu__document *d, int value) {
+  bool list = insitu__text_json_is_array(&d->j, value), ok = true;
+  uint64_t n = 0;
+  for (int t = list ? insitu__text_json_first(&d->j, value) : value; ok && t >= 0;
+       t = list ? insitu__text_json_next(&d->j, t) : -1) {
+    int64_t index;
+    ok = insitu__text_json_i64(&d->j, t, &index);
+    if (ok && !INSITU__ARRAY_PUSH(d->samples, index))
+      return insitu__document_fail(
+          d, INSITU_E_NOMEM, "no memory for the list; give the process more memory");
+    n++;
+  }
+
+  if (!d->columns) d->columns = n;
+  if (ok && n && n == d->columns) return true;
+  return insitu__document_need(
+      d, value, "each sample as a whole number or, of several axes, as a list of as many");
+}
+
+/* A whole number of all n characters, perhaps negative. */
+static bool insitu__document_i64(const char *text, uint64_t n, int64_t *value) {
+  uint64_t v = 0;
+  bool negative = n && *text == '-';
+  if (!insitu__text_digits(text + negative, n - negative, &v) || v > INT64_MAX) return false;
+  *value = negative ? -(int64_t)v : (int64_t)v;
+  return true;
+}
+
+/* Adds the sample of one line of a file; an empty one has none. False: an error. */
+static bool insitu__document_samples_line(
+    struct insitu__document *d, const char *path, uint64_t number, char *line) {
+  uint64_t n = 0;
+  bool ok = true;
+  line[strcspn(line, "#\r\n")] = 0;
+  for (char *p = line + strspn(line, " \t,"); ok && *p; n++) {
+    size_t length = strcspn(p, " \t,");
+    int64_t index;
+    ok = insitu__document_i64(p, length, &index);
+    if (ok && !INSITU__ARRAY_PUSH(d->samples, index))
+      return insitu__document_fail(
+          d, INSITU_E_NOMEM, "no memory for the list; give the process more memory");
+    p += length;
+    p += strspn(p, " \t,");
+  }
+
+  if (n && !d->columns) d->columns = n;
+  if (ok && (!n || n == d->columns)) return true;
+  return insitu__document_fail(d, INSITU_E_ARG,
+      "%.200s, line %" PRIu64 ": a sample is %s; give its index on each axis", path, number,
+      ok ? "longer or shorter than those before it" : "not all whole numbers");
+}
+
+/* Reads a file of samples, one for each line: numbers with blanks or commas between; what follows a
+ * # is left out. "-": standard input. */
+static bool insitu__document_samples_file(struct insitu__document *d, const char *path) {
+  char *line = NULL, cause[128];
+  size_t room = 0;
+  uint64_t number = 0;
+  FILE *f = strcmp(path, "-") ? fopen(path, "re") : stdin;
+  int error = f ? 0 : errno;
+  bool ok = f != NULL;
+
+  INSITU__ARRAY_FREE(d->samples);
+  d->columns = 0;
+  while (ok && getline(&line, &room, f) >= 0)
+    ok = insitu__document_samples_line(d, path, ++number, line);
+  if (f && ferror(f)) error = errno;
+  if (f && f != stdin) fclose(f);
+  free(line);
+  if (error) {
+    insitu__error_errno(d->err, error);
+    return insitu__document_fail(d, error == ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO,
+        "%.200s: %s; check the path", path, insitu__error_text(error, cause, sizeof cause));
+  }
+  if (!ok || d->samples) return ok;
+  return insitu__document_fail(
+      d, INSITU_E_ARG, "%.200s: no sample is listed; give a line for each", path);
+}
+
+/* A list, the name of a file that has one, or how many samples the list has that the caller's desc
+ * names: insitu_loader_describe knows no more. */
+static bool insitu__document_samples(struct insitu__document *d, int value, void *base) {
+  const insitu_loader_desc *c = base;
+  uint64_t n = 0, i = 0;
+  if (insitu__text_json_is_string(&d->j, value)) {
+    const char *path = insitu__document_string(d, value);
+    return path && insitu__document_samples_file(d, path);
+  }
+
+  if (insitu__text_json_u64(&d->j, value, &n)) {
+    if (c->samples && c->n_samples == n) return true;
+    return insitu__document_fail(d, INSITU_E_ARG,
+        "a description tells how many samples were listed, not which; give the list, the name of a "
+        "file that has it, or desc.samples with %" PRIu64 " of them",
+        n);
+  }
+  if (!insitu__text_json_is_array(&d->j, value))
+    return insitu__document_need(d, value, "a list of samples, or the name of a file that has one");
+
+  INSITU__TEXT_JSON_EACH (t, &d->j, value) {
+    uint64_t before = insitu__document_down(d, NULL, i++);
+    if (!insitu__document_sample(d, t)) return false;
+    insitu__document_up(d, before);
+  }
+  return d->samples || insitu__document_need(d, value, "at least one sample");
+}
+
+/* Once the axes are known: the list becomes that of the desc. False: it has too many or too few
+ * numbers for each sample. */
+static bool insitu__document_samples_end(struct insitu__document *d, const char *where) {
+  insitu_loader_desc *c = &d->desc;
+  uint64_t columns = insitu__base_max(1, c->n_axes);
+  if (!d->samples) return true;
+  for (uint64_t k = 0; c->patches && k < c->n_axes; k++) columns -= c->axes[k].patch > 0;
+  if (columns && d->columns != columns) { /* without any, open refuses the list */
+    uint64_t before = insitu__document_down(d, where, 0);
+    insitu__document_fail(d, INSITU_E_ARG,
+        "a sample has %" PRIu64 " numbers; give %" PRIu64 ", its index on each axis%s", d->columns,
+        columns, c->patches ? " without a patch" : "");
+    insitu__document_up(d, before);
+    return false;
+  }
+
+  c->samples = d->samples;
+  c->n_samples = INSITU__ARRAY_LEN(d->samples) / insitu__base_max(1, columns);
+  return true;
+}
+
+/* ---- options of stores ---- */
+
+/* Whether an option may be written: it is known, no credential, and no url that may hold one. */
+static bool insitu__document_option_is_public(const insitu_option *o) {
+#ifdef INSITU_NO_CURL
+  (void)o;
+  return false; /* what they mean is not known */
+#else
+  if (strpbrk(o->value, "@?")) return false;
+  for (int kind = INSITU__CLOUD_HTTP; kind <= INSITU__CLOUD_AZURE; kind++) {
+    const struct insitu__settings_name *row = insitu__settings_find(kind, o->key);
+    if (!row) continue;
+    bool account = kind == INSITU__CLOUD_AZURE && row->setting == INSITU__SETTINGS_ID;
+    bool lines = insitu__settings_type[row->setting] == INSITU__SETTINGS_LINES;
+    if (!account && (lines || insitu__settings_is_credential(row->setting))) return false;
+  }
+  return !insitu__settings_option_exists(o->key, NULL);
+#endif
+}
+
+/* The options that are no credentials. Of options with one name the last counts. */
+static void insitu__document_write_options(struct insitu__text_buffer *b, const void *base) {
+  const insitu_loader_desc *c = base;
+  bool some = false;
+  for (uint64_t i = 0; i < c->n_options; i++) {
+    uint64_t k = i + 1;
+    while (k < c->n_options && strcmp(c->options[k].key, c->options[i].key)) k++;
+    if (k < c->n_options || !insitu__document_option_is_public(&c->options[i])) continue;
+    if (!some) insitu__document_name(b, "options");
+    insitu__document_write_string(b, some ? ", " : "{", c->options[i].key);
+    insitu__document_write_string(b, ": ", c->options[i].value);
+    some = true;
+  }
+  if (some) insitu__text_buffer_printf(b, "}");
+}
+
+/* The value of an option as text: a string, or a number or word as it stands. */
+static const char *insitu__document_option_value(struct insitu__document *d, int value) {
+  uint64_t n;
+  if (insitu__text_json_is_string(&d->j, value)) return insitu__document_string(d, value);
+  const char *span = insitu__text_json_span(&d->j, value, &n);
+  if (insitu__text_json_is_plain(&d->j, value)) return insitu__document_text(d, span, n);
+  insitu__document_need(d, value, "a number, a word or a string");
+  return NULL;
+}
+
+/* {"region": "eu-west-1"}, behind those of the caller's desc. The store says which there are. */
+static bool insitu__document_options(struct insitu__document *d, int value, void *base) {
+  insitu_loader_desc *c = base;
+  if (!insitu__text_json_is_object(&d->j, value))
+    return insitu__document_need(d, value, "an object, such as {\"region\": \"eu-west-1\"}");
+  uint64_t more = (uint64_t)insitu__text_json_size(&d->j, value), n = c->n_options;
+  if (n > INSITU__MAX_OPTIONS || more > INSITU__MAX_OPTIONS - n)
+    return insitu__document_fail(
+        d, INSITU_E_ARG, "there are too many; give at most %d", INSITU__MAX_OPTIONS);
+
+  insitu_option *options = insitu__document_room(d, n + more, sizeof *options);
+  if (!options) return false;
+  if (n) memcpy(options, c->options, n * sizeof *options);
+  INSITU__TEXT_JSON_EACH (t, &d->j, value) {
+    int text = insitu__text_json_value(&d->j, t);
+    if (insitu__text_json_is_null(&d->j, text)) continue;
+    const char *key = insitu__document_string(d, t);
+    if (!key) return false;
+    uint64_t before = insitu__document_down(d, key, 0);
+    options[n].key = key;
+    options[n].value = insitu__document_option_value(d, text);
+    if (!options[n++].value) return false;
+    insitu__document_up(d, before);
+  }
+  c->options = options;
+  c->n_options = n;
+  return true;
+}
+
+/* ---- the log ---- */
+
+static const char *const insitu__document_log_words[] = {
+    "auto", "error", "warn", "info", "debug", "off", NULL};
+
+static void insitu__document_write_log(struct insitu__text_buffer *b, const void *base) {
+  int32_t level = ((const insitu_loader_desc *)base)->log_level;
+  insitu__document_name(b, "log_level");
+  insitu__document_write_string(
+      b, "", insitu__document_log_words[level < 0 ? INSITU_LOG_DEBUG + 1 : level]);
+}
+
+static bool insitu__document_log(struct insitu__document *d, int value, void *base) {
+  int32_t *level = &((insitu_loader_desc *)base)->log_level;
+  if (!insitu__document_word(d, value, insitu__document_log_words, level)) return false;
+  if (*level > INSITU_LOG_DEBUG) *level = INSITU_LOG_OFF;
+  return true;
+}
+
+/* ---- the iterator ---- */
+
+static const char *const insitu__document_split_words[] = {"train", "val", "test", "all", NULL};
+static const char *const insitu__document_order_words[] = {"auto", "shuffled", "sequential", NULL};
+
+static const struct insitu__document_member insitu__document_iter_members[] = {
+    INSITU__DOCUMENT_MEMBER(insitu_iter_desc, split, WORD, insitu__document_split_words, true),
+    INSITU__DOCUMENT_MEMBER(insitu_iter_desc, order, WORD, insitu__document_order_words, true),
+    INSITU__DOCUMENT_MEMBER(insitu_iter_desc, max_held, U32, NULL, true),
+    INSITU__DOCUMENT_MEMBER(insitu_iter_desc, epoch, U64, NULL, true)};
+enum { INSITU__DOCUMENT_ITER = INSITU__BASE_COUNT(insitu__document_iter_members) };
+
+static bool insitu__document_iter(struct insitu__document *d, int value, void *base) {
+  (void)base;
+  d->some_iter = true;
+  return insitu__document_object(
+      d, value, insitu__document_iter_members, INSITU__DOCUMENT_ITER, &d->iter);
+}
+
+/* ---- the loader ---- */
+
+/* The members of a desc that insitu__config_fields has not. */
+static const struct insitu__document_member insitu__document_lists[] = {
+    INSITU__DOCUMENT_OWN("variables", NULL, insitu__document_variables),
+    INSITU__DOCUMENT_OWN("axes", NULL, insitu__document_axes),
+    INSITU__DOCUMENT_OWN("samples", NULL, insitu__document_samples),
+    INSITU__DOCUMENT_OWN("outputs", NULL, insitu__document_outputs),
+    INSITU__DOCUMENT_OWN("options", NULL, insitu__document_options),
+    INSITU__DOCUMENT_OWN("split", NULL, insitu__document_split),
+    INSITU__DOCUMENT_OWN("log_level", NULL, insitu__document_log),
+    INSITU__DOCUMENT_OWN("iterator", NULL, insitu__document_iter),
+    INSITU__DOCUMENT_MEMBER(insitu_loader_desc, on_batch_threads, U64, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_loader_desc, sample_from, TEXT, NULL, false),
+    INSITU__DOCUMENT_MEMBER(insitu_loader_desc, sample_to, TEXT, NULL, false)};
+enum {
+  INSITU__DOCUMENT_LISTS = INSITU__BASE_COUNT(insitu__document_lists),
+  INSITU__DOCUMENT_LOADER = INSITU__DOCUMENT_LISTS + INSITU__CONFIG_FIELDS
+};
+_Static_assert(INSITU__DOCUMENT_LOADER <= 128, "names for insitu__document_object");
+
+/* All members of a desc, those of insitu__config_fields as well. */
+static int insitu__document_loader_members(
+    struct insitu__document_member members[INSITU__DOCUMENT_LOADER]) {
+  int n = 0;
+  for (int i = 0; i < INSITU__DOCUMENT_LISTS; i++) members[n++] = insitu__document_lists[i];
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++)
+    if (insitu__config_fields[i].text.kind != INSITU__TEXT_NONE)
+      members[n++] = (struct insitu__document_member){.text = insitu__config_fields[i].text};
+  return n;
+}
+
+/* Reads a text into d->desc, where it is what the caller's desc says before, and d->iter. `name`:
+ * of the text, in messages. insitu__document_free in any case. The text may be the whole of a
+ * description, too, of which "config" counts. */
+static insitu_status insitu__document_read(
+    struct insitu__document *d, const char *text, uint64_t n, const char *name, insitu_error *err) {
+  struct insitu__document_member members[INSITU__DOCUMENT_LOADER];
+  int n_members = insitu__document_loader_members(members);
+  d->name = name;
+  d->err = err;
+  insitu_status status = insitu__text_json_parse(&d->j, text, n, name, err);
+  if (status) return status;
+
+  int config = insitu__text_json_get(&d->j, 0, "config");
+  int root = insitu__text_json_is_object(&d->j, config) ? config : 0;
+  (void)insitu__document_object(d, root, members, n_members, &d->desc);
+  return d->status;
+}
+
+/* The same of an iterator: the text is its object, or a loader's that has one as "iterator". */
+static insitu_status insitu__document_read_iter(
+    struct insitu__document *d, const char *text, uint64_t n, const char *name, insitu_error *err) {
+  d->name = name;
+  d->err = err;
+  insitu_status status = insitu__text_json_parse(&d->j, text, n, name, err);
+  if (status) return status;
+
+  int inner = insitu__text_json_get(&d->j, 0, "iterator");
+  if (inner >= 0) insitu__document_down(d, "iterator", 0);
+  (void)insitu__document_object(
+      d, inner >= 0 ? inner : 0, insitu__document_iter_members, INSITU__DOCUMENT_ITER, &d->iter);
+  return d->status;
+}
+
+/* ---- a loader's resolved configuration ---- */
+
+/* The variables, with what tells their operations from others. */
+static void insitu__document_write_variables(
+    struct insitu__text_buffer *b, const insitu_loader *ld) {
+  const insitu_loader_desc *c = &ld->config;
+  insitu__document_name(b, "variables");
+  insitu__text_buffer_printf(b, "[");
+  for (uint64_t i = 0; i < c->n_variables; i++) {
+    const struct insitu__ops *ops = ld->geometry.variables[i].ops;
+    insitu__text_buffer_printf(b, i ? ", {" : "{");
+    insitu__document_write(
+        b, insitu__document_variable_members, INSITU__DOCUMENT_VARIABLE, &c->variables[i]);
+    if (ops) {
+      insitu__document_name(b, "fingerprint");
+      insitu__text_buffer_printf(b, "\"%016" PRIx64 "\"", insitu__ops_fingerprint(0, ops));
+    }
+    insitu__text_buffer_printf(b, "}");
+  }
+  insitu__text_buffer_printf(b, "]");
+}
+
+/* The members of the desc, braces excepted. */
+static void insitu__document_write_loader(struct insitu__text_buffer *b, const insitu_loader *ld) {
+  const insitu_loader_desc *c = &ld->config;
+  insitu__document_write_variables(b, ld);
+  insitu__document_write_objects(b, "axes", insitu__document_axis_members, INSITU__DOCUMENT_AXES,
+      c->axes, c->n_axes, sizeof *c->axes);
+  if (c->on_batch) {
+    insitu__document_name(b, "on_batch_threads");
+    insitu__text_buffer_printf(b, "%" PRIu64, c->on_batch_threads);
+  }
+  insitu__document_write_objects(b, "outputs", insitu__document_output_members,
+      INSITU__DOCUMENT_OUTPUT, c->outputs, c->n_outputs, sizeof *c->outputs);
+  if (c->n_samples) {
+    insitu__document_name(b, "samples");
+    insitu__text_buffer_printf(b, "%" PRIu64, c->n_samples);
+  }
+  insitu__document_write_options(b, c);
+  insitu__document_write_objects(b, "split", insitu__document_split_members, INSITU__DOCUMENT_SPLIT,
+      c->split, 3, sizeof *c->split);
+
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
+    const struct insitu__text_field *f = &insitu__config_fields[i].text;
+    bool other = f->at == offsetof(insitu_loader_desc, sample_axis) && (c->sample_dim || c->n_axes);
+    other = other || (f->at == offsetof(insitu_loader_desc, split_axis) && !c->n_axes);
+    bool none = f->kind == INSITU__TEXT_TEXT &&
+                !*(const char *const *)(const void *)((const char *)c + f->at);
+    if (f->kind != INSITU__TEXT_NONE && !other && !none) insitu__text_buffer_field(b, ", ", f, c);
+  }
+  insitu__document_write_log(b, c);
+}
+
 /* >>describe ----------------------------------------------------------------------------------- */
 /* insitu_loader_describe: the resolved configuration, what is read and delivered, the plan, memory
  * and statistics as one JSON object; and insitu_loader_stats, whose members are listed once, below.
@@ -45050,107 +46256,6 @@ static const struct insitu__text_field insitu__describe_plan[] = {
     INSITU__DESCRIBE_PLAN(cache_bytes, U64), INSITU__DESCRIBE_PLAN(hit_rate, DOUBLE),
     INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
 
-/* , "name": [1, 2]   of n 64-bit integers */
-static void insitu__describe_numbers(
-    struct insitu__text_buffer *b, const char *name, const void *from, uint64_t n) {
-  const int64_t *number = from;
-  insitu__text_buffer_printf(b, ", \"%s\": [", name);
-  for (uint64_t i = 0; i < n; i++)
-    insitu__text_buffer_printf(b, "%s%" PRId64, i ? ", " : "", number[i]);
-  insitu__text_buffer_printf(b, "]");
-}
-
-/* What stands `before` a string, and the string; null for NULL. */
-static void insitu__describe_string(
-    struct insitu__text_buffer *b, const char *before, const char *s) {
-  insitu__text_buffer_printf(b, "%s", before);
-  if (s) insitu__text_buffer_json_string(b, s);
-  else insitu__text_buffer_printf(b, "null");
-}
-
-/* Names of insitu_variable.map. */
-static const char *const insitu__describe_maps[] = {
-    "", "by_index", "by_index_floor", "by_coordinate"};
-
-/* , "mean": 1.5   or the list of such numbers; those that JSON does not have as strings. */
-static void insitu__describe_ops_number(
-    struct insitu__text_buffer *b, const char *name, const double *list, uint64_t n, double one) {
-  if (!name) return;
-  insitu__text_buffer_printf(b, ", \"%s\": %s", name, list ? "[" : "");
-  for (uint64_t i = 0; i < (list ? n : 1); i++) {
-    double x = list ? list[i] : one;
-    if (i) insitu__text_buffer_printf(b, ", ");
-    if (__builtin_isfinite(x)) insitu__text_buffer_printf(b, "%.17g", x);
-    else if (__builtin_isnan(x)) insitu__text_buffer_printf(b, "\"NaN\"");
-    else insitu__text_buffer_printf(b, "\"%sInfinity\"", x < 0 ? "-" : "");
-  }
-  if (list) insitu__text_buffer_printf(b, "]");
-}
-
-/* The operations of a variable as the desc gives them. Numbers that desc.stats gives are not in
- * it. */
-static void insitu__describe_ops(struct insitu__text_buffer *b, const insitu_variable *v) {
-  insitu__text_buffer_printf(b, ", \"ops\": [");
-  for (uint64_t k = 0; k < v->n_ops; k++) {
-    const insitu_op *op = &v->ops[k];
-    const struct insitu__ops_kind *kind = &insitu__ops_kinds[op->kind];
-    bool given = op->as || op->a != 0 || op->b != 0 || op->kind != INSITU_OP_NORM;
-    insitu__describe_string(b, k ? ", {\"op\": " : "{\"op\": ", kind->word);
-    if (op->dim) insitu__describe_string(b, ", \"dim\": ", op->dim);
-    if (given) {
-      insitu__describe_ops_number(b, kind->a, op->as, op->n, op->a);
-      insitu__describe_ops_number(b, kind->b, op->bs, op->n, op->b);
-    }
-    insitu__text_buffer_printf(b, "}");
-  }
-  insitu__text_buffer_printf(b, "]");
-}
-
-/* A variable as the desc gives it, and what tells its operations from others. */
-static void insitu__describe_variable(struct insitu__text_buffer *b, const insitu_variable *v,
-    const struct insitu__geometry_variable *to) {
-  insitu__describe_string(b, "{\"label\": ", v->label);
-  insitu__describe_string(b, ", \"path\": ", v->path ? v->path : v->label);
-  insitu__text_buffer_printf(b, ", \"offset\": %" PRId64, v->offset);
-  if (v->n_steps) insitu__describe_numbers(b, "steps", v->steps, v->n_steps);
-  insitu__describe_string(b, ", \"dtype\": ", insitu__dtype_name(v->dtype));
-  if (v->decode) insitu__describe_string(b, ", \"decode\": ", "cf");
-  insitu__text_buffer_printf(b, ", \"slices\": [");
-  for (uint64_t k = 0; k < v->n_slices; k++) {
-    const insitu_slice *c = &v->slices[k];
-    if (c->dim) insitu__describe_string(b, k ? ", {\"dim\": " : "{\"dim\": ", c->dim);
-    else insitu__text_buffer_printf(b, "%s{\"axis\": %d", k ? ", " : "", c->axis);
-    insitu__text_buffer_printf(
-        b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->start, c->stop);
-  }
-
-  insitu__text_buffer_printf(b, "]");
-  if (v->select) insitu__describe_string(b, ", \"select\": ", v->select);
-  if (v->into) insitu__describe_string(b, ", \"into\": ", v->into);
-  if (v->map) insitu__describe_string(b, ", \"map\": ", insitu__describe_maps[v->map]);
-  if (v->rate) insitu__text_buffer_printf(b, ", \"rate\": %" PRId64, v->rate);
-  if (v->halo) insitu__text_buffer_printf(b, ", \"halo\": %" PRIu64, v->halo);
-  if (v->fixed) insitu__text_buffer_printf(b, ", \"fixed\": true");
-  if (v->n_ops) insitu__describe_ops(b, v);
-  if (to->ops)
-    insitu__text_buffer_printf(
-        b, ", \"fingerprint\": \"%016" PRIx64 "\"", insitu__ops_fingerprint(0, to->ops));
-  if (v->mask) insitu__describe_string(b, ", \"mask\": ", v->mask);
-  insitu__text_buffer_printf(b, "}");
-}
-
-/* An axis as the desc gives it. Its dates have become indexes. */
-static void insitu__describe_axis(struct insitu__text_buffer *b, const insitu_axis *a) {
-  if (a->dim) insitu__describe_string(b, "{\"dim\": ", a->dim);
-  else insitu__text_buffer_printf(b, "{\"axis\": %d", a->axis);
-  insitu__text_buffer_printf(b,
-      ", \"start\": %" PRId64 ", \"stop\": %" PRId64 ", \"stride\": %" PRIu64, a->start, a->stop,
-      a->stride);
-  if (a->patch) insitu__text_buffer_printf(b, ", \"patch\": %" PRIu64, a->patch);
-  if (a->edge) insitu__text_buffer_printf(b, ", \"edge\": \"fill\"");
-  insitu__text_buffer_printf(b, "}");
-}
-
 /* What takes part of the draw space: how many samples or, where desc.axes says it, how many indexes
  * of each axis, such as "init 1000 x lead 40". */
 static const char *insitu__describe_space(const insitu_loader *ld, char *text, size_t cap) {
@@ -45183,57 +46288,10 @@ static const char *insitu__describe_space(const insitu_loader *ld, char *text, s
   return text;
 }
 
-/* on_batch, where there is one, and what it adds to a batch. */
-static void insitu__describe_added(struct insitu__text_buffer *b, const insitu_loader_desc *c) {
-  if (c->on_batch)
-    insitu__text_buffer_printf(b, ", \"on_batch_threads\": %" PRIu64, c->on_batch_threads);
-  if (!c->n_outputs) return;
-  insitu__text_buffer_printf(b, ", \"outputs\": [");
-  for (uint64_t i = 0; i < c->n_outputs; i++) {
-    const insitu_output *out = &c->outputs[i];
-    insitu__describe_string(b, i ? ", {\"label\": " : "{\"label\": ", out->label);
-    insitu__describe_string(b, ", \"dtype\": ", insitu__dtype_name(out->dtype));
-    insitu__describe_numbers(b, "shape", out->shape, (uint64_t)out->ndim);
-    insitu__text_buffer_printf(b, "}");
-  }
-  insitu__text_buffer_printf(b, "]");
-}
-
 /* The resolved configuration, and where each of its values comes from. */
 static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_loader *ld) {
-  const insitu_loader_desc *c = &ld->config;
-  insitu__text_buffer_printf(b, "{\"config\": {\"variables\": [");
-  for (uint64_t i = 0; i < c->n_variables; i++) {
-    if (i) insitu__text_buffer_printf(b, ", ");
-    insitu__describe_variable(b, &c->variables[i], &ld->geometry.variables[i]);
-  }
-
-  insitu__text_buffer_printf(b, c->n_axes ? "], \"axes\": [" : "");
-  for (uint64_t k = 0; k < c->n_axes; k++) {
-    if (k) insitu__text_buffer_printf(b, ", ");
-    insitu__describe_axis(b, &c->axes[k]);
-  }
-  insitu__text_buffer_printf(b, "]");
-  insitu__describe_added(b, c);
-  if (c->n_samples) insitu__text_buffer_printf(b, ", \"samples\": %" PRIu64, c->n_samples);
-  insitu__text_buffer_printf(b, ", \"split\": [");
-  for (int p = 0; p < 3; p++) {
-    insitu__text_buffer_printf(b, "%s{\"fraction\": ", p ? ", " : "");
-    insitu__text_buffer_double(b, c->split[p].fraction);
-    insitu__text_buffer_printf(
-        b, ", \"start\": %" PRId64 ", \"stop\": %" PRId64 "}", c->split[p].start, c->split[p].stop);
-  }
-
-  insitu__text_buffer_printf(b, "]");
-  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
-    const struct insitu__text_field *f = &insitu__config_fields[i].text;
-    bool other = f->at == offsetof(insitu_loader_desc, sample_axis) && (c->sample_dim || c->n_axes);
-    other = other || (f->at == offsetof(insitu_loader_desc, split_axis) && !c->n_axes);
-    bool none = f->kind == INSITU__TEXT_TEXT &&
-                !*(const char *const *)(const void *)((const char *)c + f->at);
-    if (f->kind != INSITU__TEXT_NONE && !other && !none) insitu__text_buffer_field(b, ", ", f, c);
-  }
-
+  insitu__text_buffer_printf(b, "{\"config\": {");
+  insitu__document_write_loader(b, ld);
   insitu__text_buffer_printf(b, "}, \"origins\": {");
   const char *separator = "";
   for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
@@ -45250,16 +46308,17 @@ static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_
   insitu__text_buffer_printf(b, "}, \"arrays\": {\"outputs\": [");
   for (uint64_t i = 0; i < g->n_outputs; i++) {
     const insitu_array *a = &ld->arrays[i];
-    insitu__describe_string(b, i ? ", {\"name\": " : "{\"name\": ", a->name);
-    insitu__describe_string(b, ", \"dtype\": ", insitu__dtype_name(a->dtype));
-    insitu__describe_numbers(b, "shape", a->shape, (uint64_t)a->ndim);
+    insitu__document_write_string(b, i ? ", {\"name\": " : "{\"name\": ", a->name);
+    insitu__document_write_string(b, ", \"dtype\": ", insitu__dtype_name(a->dtype));
+    insitu__document_write_integers(b, "shape", a->shape, (uint64_t)a->ndim);
     if (a->channels) insitu__text_buffer_printf(b, ", \"channels\": [");
     for (int64_t k = 0; a->channels && k < a->shape[1]; k++)
-      insitu__describe_string(b, k ? ", " : "", a->channels[k]);
+      insitu__document_write_string(b, k ? ", " : "", a->channels[k]);
     if (a->channels) insitu__text_buffer_printf(b, "]");
     if (a->fixed) insitu__text_buffer_printf(b, ", \"fixed\": true");
     if (a->place)
-      insitu__describe_string(b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
+      insitu__document_write_string(
+          b, ", \"place\": ", a->place == INSITU_PINNED ? "pinned" : "device");
     if (a->place == INSITU_DEVICE) insitu__text_buffer_printf(b, ", \"device\": %d", a->device);
     insitu__text_buffer_printf(b, ", \"bytes\": %" PRIu64 "}", a->bytes);
   }
@@ -45267,16 +46326,17 @@ static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_
   insitu__text_buffer_printf(b, "], \"stored\": [");
   for (uint64_t i = 0; i < g->n_stored; i++) {
     const struct insitu__zarr_array *z = &g->arrays[i].zarr;
-    insitu__describe_string(b, i ? ", {\"path\": " : "{\"path\": ", z->path);
-    insitu__describe_numbers(b, "shape", z->shape, z->ndim);
-    insitu__describe_numbers(b, "chunks", z->chunk, z->ndim);
-    if (z->n_levels) insitu__describe_numbers(b, "shards", z->object.chunk, z->ndim);
-    insitu__describe_string(b, ", \"dtype\": ", insitu__dtype_name(z->dtype));
+    insitu__document_write_string(b, i ? ", {\"path\": " : "{\"path\": ", z->path);
+    insitu__document_write_integers(b, "shape", z->shape, z->ndim);
+    insitu__document_write_integers(b, "chunks", z->chunk, z->ndim);
+    if (z->n_levels) insitu__document_write_integers(b, "shards", z->object.chunk, z->ndim);
+    insitu__document_write_string(b, ", \"dtype\": ", insitu__dtype_name(z->dtype));
     insitu__text_buffer_printf(b, ", \"codecs\": [");
     for (int k = 0; k < z->codecs.n; k++)
-      insitu__describe_string(b, k ? ", " : "", z->codecs.codec[z->codecs.n - 1 - k].name);
+      insitu__document_write_string(b, k ? ", " : "", z->codecs.codec[z->codecs.n - 1 - k].name);
     insitu__text_buffer_printf(b, "], \"dims\": [");
-    for (unsigned d = 0; d < z->ndim; d++) insitu__describe_string(b, d ? ", " : "", z->dim[d]);
+    for (unsigned d = 0; d < z->ndim; d++)
+      insitu__document_write_string(b, d ? ", " : "", z->dim[d]);
     insitu__text_buffer_printf(b, "]}");
   }
 }
@@ -45323,7 +46383,7 @@ static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_l
       insitu__describe_dropped(b, plan.dropped);
       if (plan.variance_ratio > 0) insitu__describe_pin(b, ld, &plan); /* shuffled */
     } else {
-      insitu__describe_string(b, "{\"error\": ", error.message);
+      insitu__document_write_string(b, "{\"error\": ", error.message);
     }
     insitu__text_buffer_printf(b, "}");
   }
@@ -45333,7 +46393,7 @@ static void insitu__describe_plans(struct insitu__text_buffer *b, const insitu_l
 static void insitu__describe_note(void *to, const char *note) {
   struct insitu__text_buffer *b = to;
   bool first = b->n && b->text[b->n - 1] == '[';
-  insitu__describe_string(b, first ? "" : ", ", note);
+  insitu__document_write_string(b, first ? "" : ", ", note);
 }
 
 /* What is taken of memory_budget, and for what. */
@@ -45476,6 +46536,23 @@ INSITU_DEF insitu_status insitu_loader_open(
       (double)ld->footprint.inflight_bytes / 1e6, (double)c->memory_budget / 1e6);
   if (insitu__report_is_logged(ld, 2)) insitu__config_notes(ld, insitu__config_log_note, ld);
   return INSITU_OK;
+}
+
+INSITU_DEF insitu_status insitu_loader_open_json(
+    const char *json, const insitu_loader_desc *base, insitu_loader **out, insitu_error *err) {
+  insitu__error_begin(err);
+  if (out) *out = NULL;
+  if (!json || !out)
+    return insitu__error_set(err, INSITU_E_ARG, "open: json or out is NULL; give both");
+  if (base && base->api != INSITU_API) return insitu__error_api(err, "open", base->api);
+
+  struct insitu__document d = {.desc = {.api = INSITU_API}};
+  if (base) d.desc = *base;
+  insitu_status status = insitu__document_read(&d, json, strlen(json), "configuration", err);
+  if (!status && !insitu__document_samples_end(&d, "samples")) status = d.status;
+  if (!status) status = insitu_loader_open(&d.desc, out, err);
+  insitu__document_free(&d);
+  return status;
 }
 
 INSITU_DEF void insitu_loader_close(insitu_loader **loader) {
@@ -45945,6 +47022,21 @@ INSITU_DEF insitu_status insitu_iter_open(
   insitu__report_dropped(it);
   *out = it;
   return INSITU_OK;
+}
+
+INSITU_DEF insitu_status insitu_iter_open_json(insitu_loader *ld, const char *json,
+    const insitu_iter_desc *base, insitu_iter **out, insitu_error *err) {
+  insitu__error_begin(err);
+  if (out) *out = NULL;
+  if (base && base->api != INSITU_API) return insitu__error_api(err, "iterator", base->api);
+
+  struct insitu__document d = {.iter = {.api = INSITU_API}};
+  if (base) d.iter = *base;
+  insitu_status status = INSITU_OK;
+  if (json) status = insitu__document_read_iter(&d, json, strlen(json), "configuration", err);
+  if (!status) status = insitu_iter_open(ld, &d.iter, out, err);
+  insitu__document_free(&d);
+  return status;
 }
 
 INSITU_DEF void insitu_iter_close(insitu_iter **iter) {

@@ -919,6 +919,41 @@ static void refuse_state(struct setup *s, const struct run *run) {
   insitu_loader_close(&loaders[0]);
 }
 
+/* The "config" of a loader's description; the caller frees it. */
+static char *config_of(const insitu_loader *ld) {
+  uint64_t cap = insitu_loader_describe(ld, NULL, 0) + 4096;
+  char *text = malloc(cap), *end = NULL;
+
+  if (!text || insitu_loader_describe(ld, text, cap) >= cap) differ("no description");
+  end = strstr(text, "}, \"origins\": {");
+  if (!end) differ("no origins in %.400s", text);
+  memcpy(end, "}}", 3);
+  return text;
+}
+
+/* What a loader says of its configuration opens as a loader that says the same. */
+static void describe_again(const struct setup *s, const insitu_loader_desc *d) {
+  insitu_loader *ld = open_loader(s, d, 0);
+  insitu_loader_desc base = {.api = INSITU_API,
+      .objects = d->objects,
+      .n_objects = d->n_objects,
+      .samples = d->samples,
+      .n_samples = d->n_samples,
+      .log_level = INSITU_LOG_OFF};
+  insitu_error err = {0};
+
+  if (!ld) return;
+  char *first = config_of(ld);
+  insitu_loader_close(&loaders[0]);
+  if (insitu_loader_open_json(first, &base, &loaders[0], &err))
+    differ("%s: its own description does not open: %s", first, err.message);
+  char *second = config_of(loaders[0]);
+  insitu_loader_close(&loaders[0]);
+  if (strcmp(first, second)) differ("described as\n%s\nand, opened again, as\n%s", first, second);
+  free(first);
+  free(second);
+}
+
 static void run_case(struct setup *s) {
   struct run run = {.world = s->desc.world ? (uint64_t)s->desc.world : 1, .epoch = draw(3)};
   insitu_loader_desc d = desc_of(s, run.world, 0);
@@ -933,6 +968,7 @@ static void run_case(struct setup *s) {
   }
   settle(s, run.world);
   adopt_split(s, &d);
+  if (s->number % 4 == 0) describe_again(s, &d);
   for (uint64_t r = 0; r < run.world; r++) {
     run_rank(s, &run, r);
     whole = whole && run.whole;

@@ -524,7 +524,8 @@ static void test_axes(void **state) {
     snprintf(text, sizeof text, "{\"url\": \"%s\", \"samples\": %s}", dir, i ? "[[1], 2.5]" : "7");
     support_write(support_path("axes.json"), text, strlen(text));
     assert_int_equal(run_tool("plan -c %s", support_path("axes.json")), 2);
-    assert_has(run_err, i ? "each must be a whole number" : "a list of samples, or the name");
+    assert_has(run_err,
+        i ? "give each sample as a whole number" : "how many samples were listed, not which");
   }
 
   /* Patches that hang over the edges: 3 along init, 1 along x. */
@@ -557,36 +558,37 @@ static void test_config_wrong(void **state) {
     const char *document, *says;
     int code;
   } wrong[] = {
-      {"{\"bathc_size\": 3}", "unknown key \"bathc_size\"; did you mean \"batch_size\"?", 2},
+      {"{\"bathc_size\": 3}", "there is no member \"bathc_size\"; did you mean \"batch_size\"?", 2},
       {"{\"iterator\": {\"splt\": \"val\"}}",
-          "unknown key \"splt\" of the iterator; did you mean \"split\"?", 2},
+          "iterator: there is no member \"splt\"; did you mean \"split\"?", 2},
       {"{\"variables\": [{\"label\": \"x\", \"ofset\": 1}]}",
-          "unknown key \"ofset\" of a variable; did you mean \"offset\"?", 2},
-      {"{\"variables\": [{\"offset\": 1}]}", "each needs a \"path\" or a \"label\"", 2},
-      {"{\"variables\": {}}", "a list is needed", 2},
+          "variables[0]: there is no member \"ofset\"; did you mean \"offset\"?", 2},
+      {"{\"variables\": [{\"offset\": 1}]}", "variables[0]: it needs a \"path\" or a \"label\"", 2},
+      {"{\"variables\": {}}", "variables: '{}' does not fit; give a list", 2},
       {"{\"variables\": [{\"label\": \"x\", \"ops\": [{\"op\": \"mean\"}]}]}",
-          "each needs an \"op\": norm", 2},
+          "variables[0].ops[0]: it needs an \"op\": norm", 2},
       {"{\"variables\": [{\"label\": \"x\", \"ops\": [{\"op\": \"norm\", \"meam\": 1}]}]}",
-          "unknown key \"meam\" of an operation; did you mean \"mean\"?", 2},
+          "ops[0]: there is no member \"meam\"; did you mean \"mean\"?", 2},
       {"{\"variables\": [{\"label\": \"x\", \"map\": \"nearest\"}]}",
           "\"by_index\", \"by_index_floor\" or", 2},
       {"{\"variables\": [{\"label\": \"x\", \"slices\": [{\"start\": 1}]}]}",
-          "each needs a \"dim\" or an \"axis\"", 2},
-      {"{\"axes\": {}}", "a list is needed", 2},
-      {"{\"axes\": [3]}", "each must be a name or an object", 2},
-      {"{\"axes\": [{\"start\": 1}]}", "each needs a \"dim\" or an \"axis\"", 2},
+          "slices[0]: it needs a \"dim\" or an \"axis\"", 2},
+      {"{\"axes\": {}}", "give a list", 2},
+      {"{\"axes\": [3]}", "axes[0]: '3' does not fit; give an object", 2},
+      {"{\"axes\": [{\"start\": 1}]}", "axes[0]: it needs a \"dim\" or an \"axis\"", 2},
       {"{\"axes\": [{\"dim\": \"t\", \"strde\": 2}]}",
-          "unknown key \"strde\" of an axis; did you mean \"stride\"?", 2},
-      {"{\"axes\": [{\"dim\": \"t\", \"stop\": \"x\"}]}", "a whole number is needed", 2},
-      {"{\"axes\": [{\"dim\": 3}]}", "a string is needed", 2},
-      {"{\"axes\": [{\"dim\": \"t\", \"edge\": \"filled\"}]}", "\"inside\" or \"fill\" is needed",
-          2},
-      {"{\"batch_size\": \"many\"}", "'many' does not fit; give a whole number", 2},
-      {"{\"batch_size\": [3]}", "a number, word or string", 2},
-      {"{\"io\": \"aio\"}", "give uring, epoll or auto", 2},
+          "there is no member \"strde\"; did you mean \"stride\"?", 2},
+      {"{\"axes\": [{\"dim\": \"t\", \"stop\": \"x\"}]}",
+          "axes[0].stop: '\"x\"' does not fit; give a whole number", 2},
+      {"{\"axes\": [{\"dim\": 3}]}", "axes[0].dim: '3' does not fit; give a string", 2},
+      {"{\"axes\": [{\"dim\": \"t\", \"edge\": \"filled\"}]}", "give \"inside\" or \"fill\"", 2},
+      {"{\"batch_size\": \"many\"}", "batch_size: '\"many\"' does not fit; give a whole number", 2},
+      {"{\"batch_size\": [3]}", "give a whole number from 0 on", 2},
+      {"{\"io\": \"aio\"}", "io: '\"aio\"' does not fit; give \"auto\", \"uring\" or \"epoll\"", 2},
       {"{\"split_shuffled\": 2}", "give true or false", 2},
-      {"{\"split\": [{\"fracton\": 1}]}", "each must be {\"fraction\": F}", 2},
-      {"{\"url\"", "not JSON", 1}, {"[]", "an object is needed", 2}, {"{}", "which archive?", 2},
+      {"{\"split\": [{\"fracton\": 1}]}",
+          "split[0]: there is no member \"fracton\"; did you mean \"fraction\"?", 2},
+      {"{\"url\"", "not JSON", 1}, {"[]", "give an object", 2}, {"{}", "which archive?", 2},
       {"{\"config\": {\"lane\": 1}}", "did you mean \"lanes\"?", 2}};
   (void)state;
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

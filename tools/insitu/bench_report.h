@@ -89,8 +89,8 @@ static void bench_print(const struct bench *b, const struct bench_verdict *v) {
   printf("%s%s%s: %s, %" PRIu64 " variable%s, batches of %" PRIu64 ", %s, %" PRIu64
          " decode threads\n\n",
       tool_style(TOOL_BOLD), b->ld->source.store.url, tool_style(TOOL_PLAIN),
-      config_split_words[b->config.iter.split], c->n_variables, c->n_variables == 1 ? "" : "s",
-      c->batch_size, r->stats.io, c->decode_threads);
+      insitu__document_split_words[b->config.iter.split], c->n_variables,
+      c->n_variables == 1 ? "" : "s", c->batch_size, r->stats.io, c->decode_threads);
   printf("%sthe job%s, %.1f s with %.3g ms of computing for each batch\n", tool_style(TOOL_BOLD),
       tool_style(TOOL_PLAIN), r->seconds, 1e3 * b->compute);
   printf("  delivered      %.1f batches/s, %.0f samples/s, %s/s\n", (double)r->batches / r->seconds,

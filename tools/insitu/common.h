@@ -194,24 +194,7 @@ static const char *tool_count(char *to, uint64_t n) {
 /* A whole number, perhaps followed by k, M, G, T (powers of 1000) or Ki, Mi, Gi, Ti (of 1024), and
  * then perhaps by B. */
 static bool tool_u64(const char *text, uint64_t *value) {
-  static const char letters[] = "kMGT";
-  uint64_t v = 0;
-  const char *p = text;
-  if (*p < '0' || *p > '9') return false;
-  for (; *p >= '0' && *p <= '9'; p++)
-    if (!insitu__base_mul(v, 10, &v) || !insitu__base_add(v, (uint64_t)(*p - '0'), &v))
-      return false;
-  const char *letter = *p ? strchr(letters, *p == 'K' ? 'k' : *p) : NULL;
-  if (letter) {
-    uint64_t base = p[1] == 'i' ? 1024 : 1000;
-    p += base == 1024 ? 2 : 1;
-    for (long i = 0; i <= letter - letters; i++)
-      if (!insitu__base_mul(v, base, &v)) return false;
-  }
-  if (*p == 'B') p++;
-  if (*p) return false;
-  *value = v;
-  return true;
+  return insitu__document_size(text, value);
 }
 /* An option's number, `otherwise` when it was not given; false after a usage error. */
 __attribute__((unused)) static bool tool_option_u64(

@@ -10,11 +10,6 @@ enum config_kind {
   CONFIG_FLAG,
   CONFIG_WORD
 };
-static const char *const config_hole_words[] = {"auto", "raise", "fill", NULL};
-static const char *const config_io_words[] = {"auto", "uring", "epoll", NULL};
-static const char *const config_split_words[] = {"train", "val", "test", "all", NULL};
-static const char *const config_order_words[] = {"auto", "shuffled", "sequential", NULL};
-
 /* member, option, kind, words, value, help. In the JSON document those of the second list stand in
  * "iterator". */
 #define CONFIG_DESC(X)                                                                             \
@@ -45,8 +40,9 @@ static const char *const config_order_words[] = {"auto", "shuffled", "sequential
   X(manifest, "manifest", TEXT, NULL, "FILE",                                                      \
       "JSON manifest that decides the split, or excludes samples")                                 \
   X(stats, "stats", TEXT, NULL, "FILE", "statistics for operations \"norm\" without numbers")      \
-  X(on_bad_chunk, "on-bad-chunk", WORD, config_hole_words, "raise|fill", "damaged chunks (raise)") \
-  X(on_absent_chunk, "on-absent-chunk", WORD, config_hole_words, "raise|fill",                     \
+  X(on_bad_chunk, "on-bad-chunk", WORD, insitu__config_hole_words, "raise|fill",                   \
+      "damaged chunks (raise)")                                                                    \
+  X(on_absent_chunk, "on-absent-chunk", WORD, insitu__config_hole_words, "raise|fill",             \
       "absent chunks (fill, but raise for NaN)")                                                   \
   X(prefetch_depth, "prefetch-depth", U64, NULL, "N", "batches made ready ahead")                  \
   X(max_inflight, "max-inflight", U64, NULL, "N", "chunks being read or decoded at once")          \
@@ -55,12 +51,12 @@ static const char *const config_order_words[] = {"auto", "shuffled", "sequential
   X(cache_dir, "cache-dir", TEXT, NULL, "DIR", "keeps what a remote store sent")                   \
   X(cache_budget, "cache-budget", U64, NULL, "BYTES", "that it may hold (16Gi)")                   \
   X(cache_memory, "cache-memory", U64, NULL, "BYTES", "keep decoded chunks for later epochs (0)")  \
-  X(io, "io", WORD, config_io_words, "uring|epoll", "backend (the best that works)")               \
+  X(io, "io", WORD, insitu__config_io_words, "uring|epoll", "backend (the best that works)")       \
   X(inline_io, "inline-io", FLAG, NULL, NULL, "no threads: all work within next")                  \
   X(hold_epoch, "hold-epoch", FLAG, NULL, NULL, "no prefetching across the end of an epoch")
 #define CONFIG_ITER(X)                                                                             \
-  X(split, "split", WORD, config_split_words, "NAME", "train, val, test or all")                   \
-  X(order, "order", WORD, config_order_words, "ORDER",                                             \
+  X(split, "split", WORD, insitu__document_split_words, "NAME", "train, val, test or all")         \
+  X(order, "order", WORD, insitu__document_order_words, "ORDER",                                   \
       "shuffled or sequential (train shuffled, others not)")                                       \
   X(max_held, "max-held", U32, NULL, "N", "batches held at once (2)")                              \
   X(epoch, "epoch", U64, NULL, "N", "first epoch (0)")
@@ -129,9 +125,9 @@ struct config {
   insitu_loader_desc desc;
   insitu_iter_desc iter;
   struct config_block *blocks;
-  const char *where; /* the file's name in messages */
-  int64_t *list;     /* a growing array: numbers of the list of samples */
-  uint64_t columns;  /* numbers of each sample */
+  const char *where;                /* the file's name in messages */
+  struct insitu__document document; /* what the file says, and the list of samples */
+  insitu_error error;               /* of the document */
 };
 
 /* zeroed; lives as long as c */
@@ -150,7 +146,7 @@ static void config_free(struct config *c) {
     insitu__mem_free(b);
   }
   c->blocks = NULL;
-  INSITU__ARRAY_FREE(c->list);
+  insitu__document_free(&c->document);
 }
 
 /* ---- values ---- */
@@ -188,11 +184,6 @@ static bool config_decode_of(const char *text, int32_t *decode) {
   *decode = INSITU_CF;
   return strcmp(text, "cf") == 0;
 }
-static bool config_map_of(const char *text, int32_t *map) {
-  for (*map = INSITU_BY_INDEX; *map <= INSITU_BY_COORDINATE; ++*map)
-    if (strcmp(text, insitu__describe_maps[*map]) == 0) return true;
-  return false;
-}
 /* Sets a field from text. On failure a usage error, which names the value as `shown`. */
 static bool config_set(struct config *c, const struct config_field *f, void *base,
     const char *shown, const char *text) {
@@ -224,11 +215,12 @@ static bool config_set(struct config *c, const struct config_field *f, void *bas
     *(int32_t *)at = text[0] == 't' || text[0] == '1';
     break;
   case CONFIG_WORD:
-    need = f->words == config_split_words ? "train, val, test or all" : "one of its words";
+    need =
+        f->words == insitu__document_split_words ? "train, val, test or all" : "one of its words";
     if ((ok = config_word(f->words, text, &word))) *(int32_t *)at = word;
-    if (f->words == config_hole_words) need = "raise, fill or auto";
-    if (f->words == config_io_words) need = "uring, epoll or auto";
-    if (f->words == config_order_words) need = "shuffled, sequential or auto";
+    if (f->words == insitu__config_hole_words) need = "raise, fill or auto";
+    if (f->words == insitu__config_io_words) need = "uring, epoll or auto";
+    if (f->words == insitu__document_order_words) need = "shuffled, sequential or auto";
   }
   if (!ok) tool_usage_error("%s: '%.60s' does not fit; give %s", shown, text, need);
   return ok;
@@ -432,151 +424,8 @@ static bool config_parse_axes(struct config *c, const char *text) {
   return true;
 }
 
-/* ---- the JSON document ---- */
+/* ---- operations ---- */
 
-static bool config_bad(const struct config *c, const char *key, const char *need) {
-  tool_usage_error("%s, \"%s\": %s", c->where, key, need);
-  return false;
-}
-/* A key that is none of `names`. */
-static bool config_unknown(
-    const struct config *c, const char *in, const char *key, const char *const *names, int n) {
-  int near = insitu__text_nearest(key, names, n);
-  if (near >= 0)
-    tool_usage_error(
-        "%s: unknown key \"%s\"%s; did you mean \"%s\"?", c->where, key, in, names[near]);
-  else tool_usage_error("%s: unknown key \"%s\"%s", c->where, key, in);
-  return false;
-}
-/* A scalar's text: a string decoded, a number or word as it stands. False: a container, or too
- * long. */
-static bool config_scalar(const struct insitu__text_json *j, int token, char *to, uint64_t cap) {
-  uint64_t n;
-  if (insitu__text_json_is_string(j, token))
-    return insitu__text_json_string(j, token, to, cap) >= 0;
-  if (insitu__text_json_is_object(j, token) || insitu__text_json_is_array(j, token)) return false;
-  const char *span = insitu__text_json_span(j, token, &n);
-  if (!span || n >= cap) return false;
-  snprintf(to, (size_t)cap, "%.*s", (int)n, span);
-  return true;
-}
-static bool config_json_slice(
-    struct config *c, const struct insitu__text_json *j, int token, insitu_slice *s) {
-  static const char *const known[] = {"dim", "axis", "start", "stop"};
-  char text[INSITU__MAX_DIM_NAME], key[64];
-  bool named = false;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    int v = insitu__text_json_value(j, t);
-    int64_t number = 0;
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
-      return config_bad(c, "slices", "a key is too long");
-    if (strcmp(key, "dim") == 0) {
-      if (insitu__text_json_is_null(j, v)) continue;
-      if (insitu__text_json_string(j, v, text, sizeof text) < 0)
-        return config_bad(c, "dim", "a name is needed");
-      s->dim = config_keep_text(c, text, strlen(text));
-      named = true;
-      continue;
-    }
-    if (strcmp(key, "axis") && strcmp(key, "start") && strcmp(key, "stop"))
-      return config_unknown(c, " of a slice", key, known, 4);
-    if (!insitu__text_json_i64(j, v, &number))
-      return config_bad(c, key, "a whole number is needed");
-    if (key[0] == 'a') s->axis = (int32_t)number;
-    else *(key[2] == 'a' ? &s->start : &s->stop) = number;
-    named = named || key[0] == 'a';
-  }
-  return named ||
-         config_bad(c, "slices", "each needs a \"dim\" or an \"axis\", \"start\" and \"stop\"");
-}
-static bool config_json_slices(
-    struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
-  int n = insitu__text_json_size(j, token);
-  if (!insitu__text_json_is_array(j, token)) return config_bad(c, "slices", "a list is needed");
-  insitu_slice *s = (insitu_slice *)config_keep(c, (uint64_t)n, sizeof *s);
-  v->slices = s;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    if (!insitu__text_json_is_object(j, t))
-      return config_bad(c, "slices", "each must be an object");
-    if (!config_json_slice(c, j, t, &s[v->n_slices++])) return false;
-  }
-  return true;
-}
-/* Whether a variable is fixed: true, false, 1 or 0. */
-static bool config_json_fixed(
-    struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
-  static const struct config_field field = {
-      "fixed", CONFIG_FLAG, NULL, offsetof(insitu_variable, fixed)};
-  char text[16], shown[256];
-  snprintf(shown, sizeof shown, "%s, \"fixed\"", c->where);
-  if (!config_scalar(j, token, text, sizeof text))
-    return config_bad(c, "fixed", "true or false is needed");
-  return config_set(c, &field, v, shown, text);
-}
-/* Numbers of an operation: one, or a list, which is *n long or sets *n. */
-static bool config_json_numbers(struct config *c, const struct insitu__text_json *j, int token,
-    double *one, const double **list, uint64_t *n) {
-  if (!insitu__text_json_is_array(j, token)) return insitu__dtype_read_real(j, token, one);
-  uint64_t count = (uint64_t)insitu__text_json_size(j, token), i = 0;
-  double *to = (double *)config_keep(c, count, sizeof *to);
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t))
-    if (!insitu__dtype_read_real(j, t, &to[i++])) return false;
-  bool fits = count && (!*n || *n == count);
-  *list = to;
-  *n = count;
-  return fits;
-}
-/* The kind of operation that a word of `length` characters names; 0: none. */
-static int32_t config_op_of(const char *word, size_t length) {
-  for (int32_t k = INSITU_OP_NORM; k <= INSITU_OP_MISSING; k++)
-    if (strlen(insitu__ops_kinds[k].word) == length &&
-        !strncmp(insitu__ops_kinds[k].word, word, length))
-      return k;
-  return 0;
-}
-/* One operation, as insitu_loader_describe writes it: {"op": "norm", "mean": 2, "std": 3}. */
-static bool config_json_op(
-    struct config *c, const struct insitu__text_json *j, int token, insitu_op *op) {
-  char key[64], text[INSITU__MAX_DIM_NAME];
-  int word = insitu__text_json_get(j, token, "op");
-  if (insitu__text_json_string(j, word, text, sizeof text) > 0)
-    op->kind = config_op_of(text, strlen(text));
-  if (!op->kind)
-    return config_bad(
-        c, "ops", "each needs an \"op\": norm, scale, shift, clip, log1p, asinh, fill or replace");
-  const struct insitu__ops_kind *kind = &insitu__ops_kinds[op->kind];
-  const char *known[] = {"op", "dim", kind->a ? kind->a : "op", kind->b ? kind->b : "op"};
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    int value = insitu__text_json_value(j, t);
-    bool ok = true;
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
-      return config_bad(c, "ops", "a key is too long");
-    if (!strcmp(key, "op")) continue;
-    if (!strcmp(key, "dim")) {
-      ok = insitu__text_json_string(j, value, text, sizeof text) > 0;
-      if (ok) op->dim = config_keep_text(c, text, strlen(text));
-    } else if (kind->a && !strcmp(key, kind->a))
-      ok = config_json_numbers(c, j, value, &op->a, &op->as, &op->n);
-    else if (kind->b && !strcmp(key, kind->b))
-      ok = config_json_numbers(c, j, value, &op->b, &op->bs, &op->n);
-    else return config_unknown(c, " of an operation", key, known, TOOL_COUNT(known));
-    if (!ok)
-      return config_bad(c, key, "a name, a number, or a list as long as the other one is needed");
-  }
-  return true;
-}
-static bool config_json_ops(
-    struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
-  if (!insitu__text_json_is_array(j, token)) return config_bad(c, "ops", "a list is needed");
-  insitu_op *ops =
-      (insitu_op *)config_keep(c, (uint64_t)insitu__text_json_size(j, token), sizeof *ops);
-  v->ops = ops;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    if (!insitu__text_json_is_object(j, t)) return config_bad(c, "ops", "each must be an object");
-    if (!config_json_op(c, j, t, &ops[v->n_ops++])) return false;
-  }
-  return true;
-}
 /* --ops: words, each with its numbers: "fill=0,log1p=0.001,norm=2:3". NULL after a usage error. */
 static const insitu_op *config_parse_ops(struct config *c, const char *text, uint64_t *n) {
   insitu_op *ops = (insitu_op *)config_keep(c, config_list_length(text), sizeof *ops);
@@ -584,7 +433,7 @@ static const insitu_op *config_parse_ops(struct config *c, const char *text, uin
   for (;; p++) {
     size_t length = strcspn(p, ",="), all = strcspn(p, ",");
     insitu_op *op = &ops[(*n)++];
-    op->kind = config_op_of(p, length);
+    op->kind = insitu__document_op_kind(p, length);
     bool ok = op->kind && op->kind != INSITU_OP_MISSING;
     if (ok && length < all) {
       char *end;
@@ -607,323 +456,52 @@ static const insitu_op *config_parse_ops(struct config *c, const char *text, uin
     if (!*p) return ops;
   }
 }
-static bool config_json_variable(
-    struct config *c, const struct insitu__text_json *j, int token, insitu_variable *v) {
-  static const char *const known[] = {"label", "path", "offset", "steps", "dtype", "decode",
-      "slices", "select", "into", "map", "rate", "fixed", "halo", "ops", "mask", "fingerprint"};
-  char key[64], text[INSITU__MAX_KEY];
-  if (insitu__text_json_is_string(j, token)) { /* a label alone */
-    if (insitu__text_json_string(j, token, text, sizeof text) < 0)
-      return config_bad(c, "variables", "a name is too long");
-    v->label = config_keep_text(c, text, strlen(text));
-    return true;
-  }
-  if (!insitu__text_json_is_object(j, token))
-    return config_bad(c, "variables", "each must be an object with a \"path\" or a \"label\"");
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    int value = insitu__text_json_value(j, t);
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
-      return config_bad(c, "variables", "a key is too long");
-    if (strcmp(key, "offset") == 0 || strcmp(key, "rate") == 0) {
-      if (!insitu__text_json_i64(j, value, key[0] == 'o' ? &v->offset : &v->rate))
-        return config_bad(c, key, "a whole number is needed");
-    } else if (strcmp(key, "halo") == 0) {
-      if (!insitu__text_json_u64(j, value, &v->halo))
-        return config_bad(c, key, "a whole number from 0 on is needed");
-    } else if (strcmp(key, "steps") == 0) {
-      if (!insitu__text_json_is_array(j, value))
-        return config_bad(c, key, "a list of whole numbers is needed");
-      int64_t *steps =
-          (int64_t *)config_keep(c, (uint64_t)insitu__text_json_size(j, value), sizeof *steps);
-      v->steps = steps;
-      for (int s = insitu__text_json_first(j, value); s >= 0; s = insitu__text_json_next(j, s))
-        if (!insitu__text_json_i64(j, s, &steps[v->n_steps++]))
-          return config_bad(c, key, "a list of whole numbers is needed");
-    } else if (strcmp(key, "slices") == 0) {
-      if (!config_json_slices(c, j, value, v)) return false;
-    } else if (strcmp(key, "ops") == 0) {
-      if (!config_json_ops(c, j, value, v)) return false;
-    } else if (strcmp(key, "fingerprint") == 0) { /* what was resolved tells it */
-      continue;
-    } else if (strcmp(key, "fixed") == 0) {
-      if (!config_json_fixed(c, j, value, v)) return false;
-    } else if (strcmp(key, "label") == 0 || strcmp(key, "path") == 0 || strcmp(key, "dtype") == 0 ||
-               strcmp(key, "decode") == 0 || strcmp(key, "select") == 0 ||
-               strcmp(key, "into") == 0 || strcmp(key, "map") == 0 || strcmp(key, "mask") == 0) {
-      if (insitu__text_json_is_null(j, value)) continue;
-      if (insitu__text_json_string(j, value, text, sizeof text) < 0)
-        return config_bad(c, key, "a string of at most 4095 bytes is needed");
-      if (key[0] == 'l') v->label = config_keep_text(c, text, strlen(text));
-      else if (key[0] == 'p') v->path = config_keep_text(c, text, strlen(text));
-      else if (key[0] == 's') v->select = config_keep_text(c, text, strlen(text));
-      else if (key[0] == 'i') v->into = config_keep_text(c, text, strlen(text));
-      else if (key[0] == 'm' && key[2] == 's') v->mask = config_keep_text(c, text, strlen(text));
-      else if (key[0] == 'm' && !config_map_of(text, &v->map))
-        return config_bad(
-            c, key, "\"by_index\", \"by_index_floor\" or \"by_coordinate\" is needed");
-      else if (key[1] == 'e' && !config_decode_of(text, &v->decode))
-        return config_bad(c, key, "\"cf\" is needed");
-      else if (key[1] == 't' && !config_dtype_of(text, &v->dtype))
-        return config_bad(c, key, "a name such as float32 is needed");
-    } else return config_unknown(c, " of a variable", key, known, TOOL_COUNT(known));
-  }
-  return v->label || v->path || config_bad(c, "variables", "each needs a \"path\" or a \"label\"");
-}
-static bool config_json_variables(struct config *c, const struct insitu__text_json *j, int token) {
-  if (!insitu__text_json_is_array(j, token)) return config_bad(c, "variables", "a list is needed");
-  insitu_variable *v =
-      (insitu_variable *)config_keep(c, (uint64_t)insitu__text_json_size(j, token), sizeof *v);
-  c->desc.variables = v;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t))
-    if (!config_json_variable(c, j, t, &v[c->desc.n_variables++])) return false;
-  return true;
-}
-static bool config_json_axis(
-    struct config *c, const struct insitu__text_json *j, int token, insitu_axis *a) {
-  static const char *const known[] = {
-      "dim", "axis", "start", "stop", "from", "to", "stride", "patch", "edge"};
-  char text[INSITU__MAX_DIM_NAME], key[64];
-  bool named = false;
-  if (insitu__text_json_is_string(j, token)) { /* a name alone */
-    if (insitu__text_json_string(j, token, text, sizeof text) < 0)
-      return config_bad(c, "axes", "a name is too long");
-    a->dim = config_keep_text(c, text, strlen(text));
-    return true;
-  }
-  if (!insitu__text_json_is_object(j, token))
-    return config_bad(c, "axes", "each must be a name or an object with a \"dim\" or an \"axis\"");
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    int value = insitu__text_json_value(j, t), which = 0, n = (int)TOOL_COUNT(known);
-    int64_t number = 0;
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
-      return config_bad(c, "axes", "a key is too long");
-    while (which < n && strcmp(known[which], key)) which++;
-    if (which == n) return config_unknown(c, " of an axis", key, known, n);
-    if (insitu__text_json_is_null(j, value)) continue;
-    if (which == 8) { /* edge */
-      bool fill = insitu__text_json_equals(j, value, "fill");
-      if (!fill && !insitu__text_json_equals(j, value, "inside"))
-        return config_bad(c, key, "\"inside\" or \"fill\" is needed");
-      a->edge = fill ? INSITU_FILL : 0;
-    } else if (which == 0 || which == 4 || which == 5) { /* dim, from, to */
-      if (insitu__text_json_string(j, value, text, sizeof text) < 0)
-        return config_bad(c, key, "a string is needed");
-      *(which == 0     ? &a->dim
-          : which == 4 ? &a->from
-                       : &a->to) = config_keep_text(c, text, strlen(text));
-    } else if (!insitu__text_json_i64(j, value, &number)) {
-      return config_bad(c, key, "a whole number is needed");
-    }
-    if (which == 1) a->axis = (int32_t)number;
-    if (which == 2) a->start = number;
-    if (which == 3) a->stop = number;
-    if (which == 6) a->stride = (uint64_t)number;
-    if (which == 7) a->patch = (uint64_t)number;
-    named = named || which < 2;
-  }
-  return named || config_bad(c, "axes", "each needs a \"dim\" or an \"axis\"");
-}
-static bool config_json_axes(struct config *c, const struct insitu__text_json *j, int token) {
-  if (!insitu__text_json_is_array(j, token)) return config_bad(c, "axes", "a list is needed");
-  insitu_axis *axes =
-      (insitu_axis *)config_keep(c, (uint64_t)insitu__text_json_size(j, token), sizeof *axes);
-  c->desc.axes = axes;
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t))
-    if (!config_json_axis(c, j, t, &axes[c->desc.n_axes++])) return false;
-  return true;
-}
-/* ---- lists of samples ---- */
+/* ---- the JSON document ---- */
 
-/* The list becomes that of the desc, once the axes are known. where: for messages. */
-static bool config_list_done(struct config *c, const char *where) {
-  uint64_t columns = insitu__base_max(1, c->desc.n_axes);
-  for (uint64_t k = 0; c->desc.patches && k < c->desc.n_axes; k++)
-    columns -= c->desc.axes[k].patch > 0;
-  if (c->list && columns && c->columns != columns) { /* without any, open refuses the list */
-    tool_usage_error("%s: a sample has %" PRIu64 " numbers; give %" PRIu64
-                     ", its index on each axis%s",
-        where, c->columns, columns, c->desc.patches ? " without a patch" : "");
-    return false;
-  }
-  c->desc.samples = c->list;
-  c->desc.n_samples = INSITU__ARRAY_LEN(c->list) / insitu__base_max(1, columns);
-  return true;
+/* Those of the command line stay behind the file's: of settings made twice the last counts. */
+static int config_json_options(struct config *c) {
+  uint64_t n = c->document.desc.n_options;
+  if (n > TOOL_MAX_OPTIONS - tool_n_store_options)
+    return tool_usage_error("%s, options: too many; give at most %d", c->where, TOOL_MAX_OPTIONS);
+  memmove(tool_store_option + n, tool_store_option,
+      (size_t)tool_n_store_options * sizeof *tool_store_option);
+  if (n) memcpy(tool_store_option, c->document.desc.options, (size_t)n * sizeof *tool_store_option);
+  tool_n_store_options += n;
+  return TOOL_OK;
 }
-/* One sample for each line of a file: numbers with blanks or commas between; what follows a # is
- * left out. */
-static bool config_list_read(struct config *c, const char *path) {
-  char *line = NULL;
-  size_t room = 0;
-  uint64_t number = 0;
-  FILE *f = strcmp(path, "-") ? fopen(path, "re") : stdin;
-  if (!f) return tool_fail("%s: %s", path, strerror(errno)), false;
-  INSITU__ARRAY_FREE(c->list);
-  c->columns = 0;
-  bool ok = true;
-  while (ok && getline(&line, &room, f) >= 0) {
-    uint64_t n = 0;
-    line[strcspn(line, "#\r\n")] = 0;
-    number++;
-    for (char *p = line + strspn(line, " \t,"); ok && *p; n++) {
-      size_t length = strcspn(p, " \t,");
-      int64_t index = 0;
-      ok = config_i64(p, length, &index);
-      if (ok && !INSITU__ARRAY_PUSH(c->list, index)) tool_no_memory();
-      p += length;
-      p += strspn(p, " \t,");
-    }
-    if (n && !c->columns) c->columns = n;
-    if (!ok || (n && n != c->columns)) {
-      tool_usage_error("%s, line %" PRIu64 ": a sample is %s; give its index on each axis", path,
-          number, ok ? "longer or shorter than those before it" : "not all whole numbers");
-      ok = false;
-    }
-  }
-  bool failed = ferror(f) != 0;
-  if (ok && failed) tool_fail("%s: %s", path, strerror(errno));
-  if (ok && !failed && !c->list) {
-    tool_usage_error("%s: no sample is listed; give a line for each", path);
-    ok = false;
-  }
-  if (f != stdin) fclose(f);
-  free(line);
-  return ok && !failed;
-}
-/* A list of numbers or of lists of them, or the name of a file. */
-static bool config_json_list(struct config *c, const struct insitu__text_json *j, int token) {
-  char path[4096];
-  if (insitu__text_json_string(j, token, path, sizeof path) >= 0) return config_list_read(c, path);
-  if (!insitu__text_json_is_array(j, token))
-    return config_bad(
-        c, "samples", "a list of samples, or the name of a file that lists them, is needed");
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    uint64_t n = 0;
-    bool inner = insitu__text_json_is_array(j, t), ok = true;
-    for (int u = inner ? insitu__text_json_first(j, t) : t; ok && u >= 0;
-         u = inner ? insitu__text_json_next(j, u) : -1, n++) {
-      int64_t index;
-      ok = insitu__text_json_i64(j, u, &index);
-      if (ok && !INSITU__ARRAY_PUSH(c->list, index)) tool_no_memory();
-    }
-    if (!c->columns) c->columns = n;
-    if (!ok || n != c->columns)
-      return config_bad(
-          c, "samples", "each must be a whole number or, of several axes, a list of as many");
-  }
-  return c->list || config_bad(c, "samples", "no sample is listed");
-}
-
-/* Of a remote store. Those of the command line stay behind them: of settings made twice the last
- * counts. */
-static bool config_json_options(struct config *c, const struct insitu__text_json *j, int token) {
-  char key[64], value[INSITU__MAX_KEY];
-  if (!insitu__text_json_is_object(j, token))
-    return config_bad(c, "options", "an object is needed, such as {\"region\": \"eu-west-1\"}");
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
-      return config_bad(c, "options", "a key is too long");
-    if (insitu__text_json_is_null(j, insitu__text_json_value(j, t))) continue;
-    if (!config_scalar(j, insitu__text_json_value(j, t), value, sizeof value))
-      return config_bad(c, key, "a number, word or string of less than 4 KiB is needed");
-    if (tool_n_store_options >= TOOL_MAX_OPTIONS) return config_bad(c, "options", "too many");
-    memmove(tool_store_option + 1, tool_store_option,
-        tool_n_store_options++ * sizeof *tool_store_option);
-    tool_store_option[0] = (insitu_option){
-        config_keep_text(c, key, strlen(key)), config_keep_text(c, value, strlen(value))};
-  }
-  c->desc.n_options = tool_n_store_options;
-  return true;
-}
-static bool config_json_split(struct config *c, const struct insitu__text_json *j, int token) {
-  unsigned n = 0;
-  if (!insitu__text_json_is_array(j, token) || insitu__text_json_size(j, token) > 3)
-    return config_bad(c, "split", "a list of at most three is needed: train, val, test");
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t), n++) {
-    insitu_split_range *s = &c->desc.split[n];
-    if (insitu__text_json_double(j, t, &s->fraction)) continue; /* a fraction alone */
-    int fraction = insitu__text_json_get(j, t, "fraction"),
-        start = insitu__text_json_get(j, t, "start");
-    int stop = insitu__text_json_get(j, t, "stop"),
-        date[2] = {insitu__text_json_get(j, t, "from"), insitu__text_json_get(j, t, "to")};
-    int known = (fraction >= 0) + (start >= 0) + (stop >= 0) + (date[0] >= 0) + (date[1] >= 0);
-    char text[2][64];
-    bool dates = true;
-    for (int i = 0; i < 2; i++) {
-      if (date[i] < 0) continue;
-      dates = dates && insitu__text_json_string(j, date[i], text[i], sizeof text[i]) >= 0;
-      if (dates) *(i ? &s->to : &s->from) = config_keep_text(c, text[i], strlen(text[i]));
-    }
-    if (!dates || !insitu__text_json_is_object(j, t) || insitu__text_json_size(j, t) != known ||
-        (fraction >= 0 && !insitu__text_json_double(j, fraction, &s->fraction)) ||
-        (start >= 0 && !insitu__text_json_i64(j, start, &s->start)) ||
-        (stop >= 0 && !insitu__text_json_i64(j, stop, &s->stop)))
-      return config_bad(c, "split",
-          "each must be {\"fraction\": F}, {\"start\": A, \"stop\": B} or {\"from\": DATE, \"to\": "
-          "DATE}");
-  }
-  return true;
-}
-/* The members of an object that are fields [first, end); others go to `other`, which may refuse
- * them. */
-static bool config_json_fields(
-    struct config *c, const struct insitu__text_json *j, int token, bool iterator) {
-  int first = iterator ? CONFIG_N_DESC : 0, end = iterator ? CONFIG_N : CONFIG_N_DESC;
-  const char *names[CONFIG_N + 6];
-  char key[128], text[INSITU__MAX_KEY], shown[256];
-  int n = 0;
-  for (int i = first; i < end; i++) names[n++] = config_fields[i].name;
-  if (!iterator) {
-    names[n++] = "variables";
-    names[n++] = "axes";
-    names[n++] = "samples";
-    names[n++] = "options";
-    names[n++] = "split";
-    names[n++] = "iterator";
-  }
-  for (int t = insitu__text_json_first(j, token); t >= 0; t = insitu__text_json_next(j, t)) {
-    int value = insitu__text_json_value(j, t), i = first;
-    if (insitu__text_json_string(j, t, key, sizeof key) < 0)
-      return config_bad(c, "...", "a key is too long");
-    while (i < end && strcmp(config_fields[i].name, key)) i++;
-    snprintf(shown, sizeof shown, "%s, \"%s\"", c->where, key);
-    if (i < end) {
-      if (insitu__text_json_is_null(j, value)) continue;
-      if (!config_scalar(j, value, text, sizeof text))
-        return config_bad(c, key, "a number, word or string is needed");
-      if (!config_set(
-              c, &config_fields[i], iterator ? (void *)&c->iter : (void *)&c->desc, shown, text))
-        return false;
-    } else if (iterator) return config_unknown(c, " of the iterator", key, names, n);
-    else if (strcmp(key, "variables") == 0) {
-      if (!config_json_variables(c, j, value)) return false;
-    } else if (strcmp(key, "axes") == 0) {
-      if (!config_json_axes(c, j, value)) return false;
-    } else if (strcmp(key, "samples") == 0) {
-      if (!config_json_list(c, j, value)) return false;
-    } else if (strcmp(key, "options") == 0) {
-      if (!config_json_options(c, j, value)) return false;
-    } else if (strcmp(key, "split") == 0) {
-      if (!config_json_split(c, j, value)) return false;
-    } else if (strcmp(key, "iterator") == 0) {
-      if (!insitu__text_json_is_object(j, value)) return config_bad(c, key, "an object is needed");
-      if (!config_json_fields(c, j, value, true)) return false;
-    } else return config_unknown(c, "", key, names, n);
-  }
-  return true;
+/* What is wrong with the document is the user's to mend; but not what the system has refused. */
+static int config_fail(struct config *c) {
+  if (c->error.status != INSITU_E_ARG) return tool_fail_error(&c->error);
+  return tool_usage_error("%s", c->error.message);
 }
 /* An exit code. */
 static int config_json(struct config *c, const char *text, uint64_t n) {
-  struct insitu__text_json j;
-  insitu_error err = {0};
-  if (insitu__text_json_parse(&j, text, n, c->where, &err) < 0) return tool_fail_error(&err);
-  /* as insitu_loader_describe writes it */
-  int root = 0, inner = insitu__text_json_get(&j, 0, "config");
-  if (insitu__text_json_is_object(&j, inner)) root = inner;
-  bool ok = insitu__text_json_is_object(&j, root);
-  if (!ok) tool_usage_error("%s: an object is needed, such as {\"url\": \"a.zarr\"}", c->where);
-  ok = ok && config_json_fields(c, &j, root, false);
-  insitu__text_json_free(&j);
-  return ok ? TOOL_OK : TOOL_USAGE;
+  c->document.desc = c->desc;
+  c->document.desc.options = NULL;
+  c->document.desc.n_options = 0;
+  c->document.iter = c->iter;
+  if (insitu__document_read(&c->document, text, n, c->where, &c->error) < 0) return config_fail(c);
+  int code = config_json_options(c);
+  c->desc = c->document.desc;
+  c->desc.options = tool_store_option;
+  c->desc.n_options = tool_n_store_options;
+  c->iter = c->document.iter;
+  return code;
+}
+/* The list of samples, once the axes are known. An exit code. */
+static int config_list_take(struct config *c) {
+  struct insitu__document *d = &c->document;
+  d->name = config_list ? "--list" : c->where;
+  d->err = &c->error;
+  if (config_list && !insitu__document_samples_file(d, config_list)) return config_fail(c);
+  d->desc.axes = c->desc.axes;
+  d->desc.n_axes = c->desc.n_axes;
+  d->desc.patches = c->desc.patches;
+  if (!insitu__document_samples_end(d, config_list ? config_list : "samples"))
+    return config_fail(c);
+  c->desc.samples = d->desc.samples;
+  c->desc.n_samples = d->desc.n_samples;
+  return TOOL_OK;
 }
 /* The whole of a small file, "-" for stdin. An exit code; insitu__mem_free frees *text. */
 static int config_read_file(const char *path, char **text, uint64_t *n) {
@@ -1086,12 +664,12 @@ static int config_options(struct config *c) {
     if (config_given[i] && !config_set(c, &config_fields[i], base, shown, config_given[i]))
       return TOOL_USAGE;
   }
-  if (config_list && !config_list_read(c, config_list)) return TOOL_USAGE;
-  if (!config_list_done(c, config_list ? config_list : "samples")) return TOOL_USAGE;
+  int code = config_list_take(c);
+  if (code) return code;
   if (!c->desc.url)
     return tool_usage_error(
         "which archive? Give its path, or --config with a file that has a \"url\"");
-  int code = c->desc.n_variables ? TOOL_OK : config_all_arrays(c);
+  code = c->desc.n_variables ? TOOL_OK : config_all_arrays(c);
   if (code == TOOL_OK) code = config_views(c);
   if (code == TOOL_OK && config_fixed && !config_parse_variables(c, config_fixed, true))
     code = TOOL_USAGE;

@@ -80,7 +80,7 @@ static void plan_hint_reads(struct plan *p, int split) {
         "%s: every chunk is decoded %.2f times. Larger unit_chunks do not help here: use fewer "
         "offsets and steps, a larger "
         "block_chunks, or another chunking.",
-        config_split_words[split], now->decode_amplification);
+        insitu__document_split_words[split], now->decode_amplification);
     return;
   }
   d.unit_chunks = units;
@@ -97,13 +97,14 @@ static void plan_hint_reads(struct plan *p, int split) {
     plan_say(p,
         "%s: every chunk is decoded %.2f times, because windows reach beyond their chunks. "
         "unit_chunks %" PRIu64 "%s would make it %.2f, with a variance ratio of %.2f.",
-        config_split_words[split], now->decode_amplification, units, knob,
+        insitu__document_split_words[split], now->decode_amplification, units, knob,
         best.decode_amplification, best.variance_ratio);
   else
     plan_say(p,
         "%s: every chunk is decoded %.2f times, because windows reach beyond their chunks. "
         "unit_chunks %" PRIu64 " would make it %.2f.",
-        config_split_words[split], now->decode_amplification, units, best.decode_amplification);
+        insitu__document_split_words[split], now->decode_amplification, units,
+        best.decode_amplification);
 }
 /* Fewer batches ahead, which does not change the order; then smaller windows. */
 static void plan_hint_memory(struct plan *p, int split) {
@@ -130,14 +131,16 @@ static void plan_hint_memory(struct plan *p, int split) {
     plan_say(p,
         "%s: it needs %s of memory and memory_budget is %s, so opening it will be refused. %s "
         "would take %s.",
-        config_split_words[split], need, budget, knob, tool_bytes(text, plan_memory(&smaller)));
+        insitu__document_split_words[split], need, budget, knob,
+        tool_bytes(text, plan_memory(&smaller)));
     return;
   }
   plan_say(p,
       "%s: it needs %s of memory and memory_budget is %s, so opening it will be refused. Raise "
       "memory_budget, or lower batch_size "
       "(%s for each of %" PRIu64 " batches) or max_inflight.",
-      config_split_words[split], need, budget, tool_bytes(text, now->slab_bytes), now->slabs);
+      insitu__document_split_words[split], need, budget, tool_bytes(text, now->slab_bytes),
+      now->slabs);
 }
 /* Longer windows until batches are mixed. */
 static void plan_hint_mixing(struct plan *p, int split) {
@@ -160,14 +163,14 @@ static void plan_hint_mixing(struct plan *p, int split) {
     plan_say(p,
         "%s: batches vary %.2f times as much as by an ideal shuffle. block_chunks %" PRIu64
         " would make it %.2f and take %s of memory.",
-        config_split_words[split], now->variance_ratio, blocks, best.variance_ratio,
+        insitu__document_split_words[split], now->variance_ratio, blocks, best.variance_ratio,
         tool_bytes(text, plan_memory(&best)));
   else
     plan_say(p,
         "%s: batches vary %.2f times as much as by an ideal shuffle, and more block_chunks do not "
         "help or do not fit; "
         "lower unit_chunks, or raise memory_budget.",
-        config_split_words[split], now->variance_ratio);
+        insitu__document_split_words[split], now->variance_ratio);
 }
 /* The reasons that leave out much of the split. */
 static void plan_hint_drops(struct plan *p, int split) {
@@ -175,7 +178,7 @@ static void plan_hint_drops(struct plan *p, int split) {
   char text[400];
   for (int r = 0; r < INSITU_DROPS; r++)
     if (insitu__plan_dropped_much(part, p->cost[split].plan.dropped, r, text, sizeof text))
-      plan_say(p, "%s: %s.", config_split_words[split], text);
+      plan_say(p, "%s: %s.", insitu__document_split_words[split], text);
 }
 static void plan_note(void *to, const char *note) {
   plan_say((struct plan *)to, "%s.", note);
@@ -309,7 +312,7 @@ static void plan_print(const struct plan *p) {
     for (int i = 0; i < PLAN_SPLITS; i++) {
       if (!plan_shown(p, i)) continue;
       if (!title) plan_print_cell(row, &p->cost[i]);
-      else if (r == 0) printf(" %13s", config_split_words[i]);
+      else if (r == 0) printf(" %13s", insitu__document_split_words[i]);
     }
     printf("%s\n", title ? tool_style(TOOL_PLAIN) : "");
   }
@@ -357,7 +360,7 @@ static void plan_print_json(const struct plan *p) {
   for (int i = 0; i < PLAN_SPLITS; i++) {
     const struct plan_cost *cost = &p->cost[i];
     if (!plan_shown(p, i)) continue;
-    tool_json_object(&j, config_split_words[i]);
+    tool_json_object(&j, insitu__document_split_words[i]);
     if (cost->status != INSITU_OK) tool_json_string(&j, "error", cost->err.message);
     for (size_t r = 0; cost->status == INSITU_OK && r < TOOL_COUNT(plan_rows); r++) {
       const struct plan_row *row = &plan_rows[r];
