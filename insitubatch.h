@@ -225,10 +225,11 @@
  *     status = insitu_scan(&scan, &err);   // train; behind LOG1P
  *     desc.stats = "stats.json";
  *
- *   The file holds what it was made of: arrays, selection, decode, ops before NORM, samples. A
- *   loader refuses a file of other ones, one that saw samples of its val or test, and a standard
- *   deviation that is 0 or missing. Mean and standard deviation are within 1e-12 of those in
- *   float64, and the same bits for any number of threads and ranks.
+ *   insitu_loader_norm tells the numbers, to turn what a model forecasts back into units. The file
+ *   holds what it was made of: arrays, selection, decode, ops before NORM, samples. A loader
+ *   refuses a file of other ones, one that saw samples of its val or test, and a standard deviation
+ *   that is 0 or missing. Mean and standard deviation are within 1e-12 of those in float64, and the
+ *   same bits for any number of threads and ranks.
  *
  *   DROPS. No sample is dropped silently. insitu_plan, insitu_loader_describe, `insitu plan` and
  *   the log (level info, when an iterator is opened) have one table: the samples of the archive,
@@ -1857,6 +1858,15 @@ INSITU_DEF const insitu_loader_desc *insitu_loader_config(const insitu_loader *l
 
 /* Output i as it will be in a full batch, data NULL; NULL past the last. */
 INSITU_DEF const insitu_array *insitu_loader_array(const insitu_loader *loader, uint64_t i);
+
+/* The numbers of the first INSITU_OP_NORM of a variable, to turn what a model forecasts back into
+ * units: x * deviation + mean. They are those of the desc or of desc.stats, rounded to the type
+ * that the operations compute in. label: the variable's, as in the desc. index: which element, of
+ * those that the variable shows of the axis that has numbers of its own; any, where one pair is for
+ * all. INSITU_E_NOTFOUND: no such variable, or it has no INSITU_OP_NORM. INSITU_E_ARG: no such
+ * index. mean and deviation are written on INSITU_OK alone. [any thread] */
+INSITU_DEF insitu_status insitu_loader_norm(const insitu_loader *loader, const char *label,
+    uint64_t index, double *mean, double *deviation, insitu_error *err);
 
 /* What epoch 0 of the iterator that desc describes would cost; the chunks that others read more
  * than once differ a little. Reads no chunk and allocates no batch. */
@@ -25357,6 +25367,13 @@ static void insitu__ops_free(struct insitu__ops *ops) {
   insitu__mem_free(ops);
 }
 
+/* The first INSITU_OP_NORM of a list; NULL: there is none. */
+static const struct insitu__ops_step *insitu__ops_norm(const struct insitu__ops *ops) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(ops->step); i++)
+    if (ops->step[i].kind == INSITU_OP_NORM) return &ops->step[i];
+  return NULL;
+}
+
 /* Makes the list of a variable of array z, which shows that of each axis; dtype: the type that it
  * computes in. unfit: see struct insitu__ops_reader. *out NULL: the variable has no operations, or
  * it failed. */
@@ -46580,6 +46597,52 @@ INSITU_DEF const insitu_loader_desc *insitu_loader_config(const insitu_loader *l
 
 INSITU_DEF const insitu_array *insitu_loader_array(const insitu_loader *ld, uint64_t i) {
   return ld && i < ld->geometry.n_outputs ? &ld->arrays[i] : NULL;
+}
+
+/* Finds the variable with that label; *out NULL: an error says that there is none. */
+static insitu_status insitu__public_variable(const insitu_loader *ld, const char *label,
+    const struct insitu__geometry_variable **out, insitu_error *err) {
+  const struct insitu__geometry *g = &ld->geometry;
+  for (uint64_t i = 0; i < g->n_variables; i++) {
+    *out = &g->variables[i];
+    if (!strcmp(g->variables[i].label, label)) return INSITU_OK;
+  }
+
+  *out = NULL;
+  const char **names = insitu__mem_alloc(g->n_variables, sizeof *names);
+  for (uint64_t i = 0; names && i < g->n_variables; i++) names[i] = g->variables[i].label;
+  int near = names ? insitu__text_nearest(label, names, (int)g->n_variables) : -1;
+  insitu__mem_free(names);
+  return insitu__error_set(err, INSITU_E_NOTFOUND, "the loader has no variable '%.80s'; %s%s%s",
+      label, near < 0 ? "name one of the desc" : "did you mean '",
+      near < 0 ? "" : g->variables[near].label, near < 0 ? "" : "'?");
+}
+
+INSITU_DEF insitu_status insitu_loader_norm(const insitu_loader *ld, const char *label,
+    uint64_t index, double *mean, double *deviation, insitu_error *err) {
+  insitu_status status = insitu__public_begin(ld, true, err);
+  if (status) return status;
+  if (!label || !mean || !deviation)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "norm: label, mean or deviation is NULL; give a variable's label and two numbers to fill");
+
+  const struct insitu__geometry_variable *v;
+  status = insitu__public_variable(ld, label, &v, err);
+  if (status) return status;
+  const struct insitu__ops_step *step = v->ops ? insitu__ops_norm(v->ops) : NULL;
+  if (!step)
+    return insitu__error_set(
+        err, INSITU_E_NOTFOUND, "variable %.80s has no INSITU_OP_NORM; give it one in ops", label);
+  if (step->n > 1 && index >= step->n)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "variable %.80s: INSITU_OP_NORM has numbers for %" PRIu64 " elements of its axis, and none "
+        "for index %" PRIu64,
+        label, step->n, index);
+
+  const double *numbers = v->ops->number + step->at + (step->n > 1 ? index : 0);
+  *mean = numbers[0];
+  *deviation = numbers[step->n];
+  return INSITU_OK;
 }
 
 /* Checks an iterator's desc. */

@@ -5,9 +5,10 @@
  * tuned on 1990, scored on 1991-1992. Run: ./02_train_winds [ARCHIVE] [--ppm FILE]; --ppm draws the
  * last test month. Exit status: 0 if the forecast beats persistence, 1 if not, 2 on any error.
  *
- * The model works on anomalies, departures from a smooth seasonal cycle, of all grid points and
- *   both wind components (n values): forecast[i] = damp[i] * anomaly[i] + sum_k decode[i][k] *
- *   tanh(sum_j encode[j][k] * anomaly[j])
+ * insitu_scan reads the train split once for the mean and the standard deviation of each component,
+ * and the loader normalises what it decodes. The model works on anomalies, departures from a smooth
+ * seasonal cycle, of all grid points and both wind components (n values):
+ *   forecast[i] = damp[i] * anomaly[i] + sum_k decode[i][k] * tanh(sum_j encode[j][k] * anomaly[j])
  * How much of an anomaly survives a month is learned for each place; HIDDEN global patterns are
  * learned on top. */
 #define _GNU_SOURCE
@@ -33,10 +34,10 @@ static const float RATE = 0.02f, DECAY = 1; /* of the optimiser, AdamW */
 struct model {
   /* grid; field = lats * lons; n = 2 * field values, u before v */
   uint64_t lats, lons, field, n;
-  /* (YEAR, n) in m/s: plain monthly means; the same smoothed to two harmonics */
+  /* of u and v in m/s: the batches hold (wind - mean) / deviation, the unit of all below */
+  double mean_wind[2], deviation[2];
+  /* (YEAR, n): plain monthly means; the same smoothed to two harmonics */
   float *climatology, *seasonal;
-  /* standard deviation of the anomalies of u and v in m/s: the unit of all below */
-  float scale[2];
   float *weight;                     /* (lats): share of a row's area, averaging 1 */
   float *parameter, *best;           /* (n, PER_VALUE); the parameters of the best epoch so far */
   float *gradient, *mean, *square;   /* of the parameters; Adam's running moments */
@@ -76,6 +77,23 @@ static float *floats(uint64_t n) {
   return p;
 }
 
+/* Scans the train split, and opens a loader with its statistics. A trainer that runs for days keeps
+ * the file, and scans once. */
+static void open_normalised(insitu_loader_desc *desc, insitu_loader **loader) {
+  insitu_error err = {0};
+  char stats[] = "/tmp/02_train_winds.XXXXXX";
+  int fd = mkstemp(stats);
+  if (fd < 0) die("%s cannot be made", stats);
+  close(fd);
+  const insitu_scan_desc scan = {.api = INSITU_API, .loader = desc, .path = stats};
+  insitu_status status = insitu_scan(&scan, &err);
+  desc->stats = stats;
+  if (status == INSITU_OK) status = insitu_loader_open(desc, loader, &err);
+  desc->stats = NULL;
+  unlink(stats);
+  check(status, &err);
+}
+
 static insitu_iter *open_iter(insitu_loader *loader, int32_t split, int32_t order) {
   insitu_error err = {0};
   insitu_iter *iter = NULL;
@@ -93,21 +111,18 @@ static insitu_batch *next_batch(insitu_iter *iter) {
   return batch;
 }
 
-/* One field of a batch: (lat, lon), m/s. */
+/* One field of a batch: (lat, lon), normalised. */
 static const float *field_of(
     const struct model *m, const insitu_batch *batch, int array, uint64_t row) {
   return (const float *)batch->arrays[array].data + row * m->field;
 }
 
-/* ---- statistics: one pass over the train split, in order ---- */
+/* ---- the seasons: one pass over the train split, in order ---- */
 
-static void add_month(struct model *m, uint64_t month, int component, const float *x,
-    double *squares, uint64_t *count) {
+static void add_month(
+    struct model *m, uint64_t month, int component, const float *x, uint64_t *count) {
   float *sum = m->climatology + month * m->n + (uint64_t)component * m->field;
-  for (uint64_t i = 0; i < m->field; i++) {
-    sum[i] += x[i];
-    *squares += (double)x[i] * (double)x[i];
-  }
+  for (uint64_t i = 0; i < m->field; i++) sum[i] += x[i];
   count[month] += component == 0;
 }
 
@@ -125,33 +140,23 @@ static void smooth_seasons(struct model *m) {
 
 static void learn_climate(struct model *m, insitu_loader *loader) {
   insitu_iter *iter = open_iter(loader, INSITU_TRAIN, INSITU_SEQUENTIAL);
-  double squares[2] = {0};
-  uint64_t count[YEAR] = {0}, months = 0;
+  uint64_t count[YEAR] = {0};
   for (insitu_batch *batch; (batch = next_batch(iter)); insitu_batch_release(&batch))
     for (uint64_t row = 0; row < batch->rows; row++) {
       uint64_t month = (uint64_t)batch->sample_indices[row] % YEAR;
       /* every month is the target of the one before, but for the first */
       for (int c = 0; c < 2; c++) {
         if (batch->index == 0 && row == 0)
-          add_month(m, month, c, field_of(m, batch, U + c, row), &squares[c], count);
-        add_month(
-            m, (month + 1) % YEAR, c, field_of(m, batch, U_NEXT + c, row), &squares[c], count);
+          add_month(m, month, c, field_of(m, batch, U + c, row), count);
+        add_month(m, (month + 1) % YEAR, c, field_of(m, batch, U_NEXT + c, row), count);
       }
     }
   insitu_iter_close(&iter);
   for (uint64_t k = 0; k < YEAR; k++) {
     if (!count[k]) die("the train split holds no month %" PRIu64 "; it must span a year", k + 1);
-    months += count[k];
     for (uint64_t i = 0; i < m->n; i++) m->climatology[k * m->n + i] /= (float)count[k];
   }
   smooth_seasons(m);
-  for (uint64_t c = 0; c < 2; c++) {
-    double seasonal = 0, total = squares[c] / (double)(months * m->field);
-    for (uint64_t k = 0; k < YEAR; k++)
-      for (uint64_t i = 0; i < m->field; i++)
-        seasonal += pow(m->seasonal[k * m->n + c * m->field + i], 2);
-    m->scale[c] = (float)sqrt(fmax(total - seasonal / (double)(YEAR * m->field), 1e-6));
-  }
 }
 
 /* ---- the network ---- */
@@ -181,7 +186,7 @@ static void init_model(struct model *m, const insitu_loader *loader) {
   }
 }
 
-/* Sets anomaly and truth, in units of scale, and forecast. */
+/* Sets anomaly, truth and forecast. */
 static void forward(struct model *m, const insitu_batch *batch, uint64_t row) {
   uint64_t month = (uint64_t)batch->sample_indices[row] % YEAR;
   m->month = (month + 1) % YEAR;
@@ -192,8 +197,8 @@ static void forward(struct model *m, const insitu_batch *batch, uint64_t row) {
     const float *now = m->seasonal + month * m->n + c * m->field,
                 *next = m->seasonal + m->month * m->n + c * m->field;
     for (uint64_t i = 0; i < m->field; i++) {
-      m->anomaly[c * m->field + i] = (x[i] - now[i]) / m->scale[c];
-      m->truth[c * m->field + i] = (y[i] - next[i]) / m->scale[c];
+      m->anomaly[c * m->field + i] = x[i] - now[i];
+      m->truth[c * m->field + i] = y[i] - next[i];
     }
   }
   for (uint64_t i = 0; i < m->n; i++) {
@@ -263,10 +268,11 @@ static struct score evaluate(struct model *m, insitu_iter *iter) {
         uint64_t c = i / m->field, at = i % m->field;
         float now = field_of(m, batch, U + (int)c, row)[at],
               next = field_of(m, batch, U_NEXT + (int)c, row)[at];
-        float miss[FORECASTS] = {(m->forecast[i] - m->truth[i]) * m->scale[c], now - next,
-            mean[i] - next, -m->truth[i] * m->scale[c]};
+        float miss[FORECASTS] = {
+            m->forecast[i] - m->truth[i], now - next, mean[i] - next, -m->truth[i]};
         for (int f = 0; f < FORECASTS; f++)
-          s.error[f][c] += (double)(m->weight[at / m->lons] * miss[f] * miss[f]);
+          s.error[f][c] += (double)(m->weight[at / m->lons] * miss[f] * miss[f]) * m->deviation[c] *
+                           m->deviation[c];
         s.weight += (double)m->weight[at / m->lons] / 2; /* of one component */
       }
     }
@@ -321,8 +327,8 @@ static void draw(const struct model *m, const char *path) {
     for (uint64_t x = 0; x < 3 * m->lons; x++) {
       /* the archive's first row is the south pole */
       uint64_t i = (m->lats - 1 - y % (3 * m->lats) / 3) * m->lons + x / 3;
-      float departure = y < 3 * m->lats ? m->truth[i] : m->forecast[i];
-      float wind = m->seasonal[m->month * m->n + i] + m->scale[0] * departure,
+      float x = m->seasonal[m->month * m->n + i] + (y < 3 * m->lats ? m->truth[i] : m->forecast[i]);
+      float wind = (float)(x * m->deviation[0] + m->mean_wind[0]),
             fade = 255 * (1 - fminf(fabsf(wind) / 12, 1));
       fputc(wind > 0 ? 255 : (int)fade, f), fputc((int)fade, f),
           fputc(wind < 0 ? 255 : (int)fade, f);
@@ -368,13 +374,16 @@ int main(int argc, char **argv) {
     if (!strcmp(argv[i], "--ppm") && i + 1 < argc) ppm = argv[++i];
     else if (argv[i][0] != '-') archive = argv[i];
     else die("usage: 02_train_winds [ARCHIVE] [--ppm FILE]");
-  /* four views of two arrays: each chunk is read and decoded once for all */
-  const insitu_variable variables[VARIABLES] = {
-      [U] = {.label = "u", .path = "uwnd", .dtype = INSITU_F32},
-      [V] = {.label = "v", .path = "vwnd", .dtype = INSITU_F32},
-      [U_NEXT] = {.label = "u_next", .path = "uwnd", .dtype = INSITU_F32, .offset = 1},
-      [V_NEXT] = {.label = "v_next", .path = "vwnd", .dtype = INSITU_F32, .offset = 1}};
-  const insitu_loader_desc desc = {.api = INSITU_API,
+  /* four views of two arrays: each chunk is read and decoded once for all, and normalised by the
+   * numbers of desc.stats */
+  const insitu_op norm = {.kind = INSITU_OP_NORM};
+  insitu_variable variables[VARIABLES] = {[U] = {.label = "u", .path = "uwnd"},
+      [V] = {.label = "v", .path = "vwnd"},
+      [U_NEXT] = {.label = "u_next", .path = "uwnd", .offset = 1},
+      [V_NEXT] = {.label = "v_next", .path = "vwnd", .offset = 1}};
+  for (int i = 0; i < VARIABLES; i++)
+    variables[i].dtype = INSITU_F32, variables[i].ops = &norm, variables[i].n_ops = 1;
+  insitu_loader_desc desc = {.api = INSITU_API,
       .url = archive,
       .variables = variables,
       .n_variables = VARIABLES,
@@ -386,8 +395,10 @@ int main(int argc, char **argv) {
       .split = {{.fraction = 8.0 / 11}, {.fraction = 1.0 / 11}, {.fraction = 2.0 / 11}}};
   insitu_error err = {0};
   insitu_loader *loader = NULL;
-  check(insitu_loader_open(&desc, &loader, &err), &err);
   struct model *m = &model;
+  open_normalised(&desc, &loader);
+  check(insitu_loader_norm(loader, "u", 0, &m->mean_wind[0], &m->deviation[0], &err), &err);
+  check(insitu_loader_norm(loader, "v", 0, &m->mean_wind[1], &m->deviation[1], &err), &err);
   init_model(m, loader);
   learn_climate(m, loader);
   train(m, loader);

@@ -385,6 +385,18 @@ static void normalised(void **state) {
   }
   insitu_batch_release(&b);
   insitu_iter_close(&it);
+
+  double mean, std;
+  for (int level = 0; level < LEVEL; level++) {
+    assert_int_equal(insitu_loader_norm(ld, "t", (uint64_t)level, &mean, &std, &err), INSITU_OK);
+    assert_true(mean == (double)(float)number(text, "t", 0, "mean", level));
+    assert_true(std == (double)(float)number(text, "t", 0, "std", level));
+  }
+  assert_int_equal(insitu_loader_norm(ld, "t", LEVEL, &mean, &std, &err), INSITU_E_ARG);
+  HAS(err.message, "none for index 3");
+  assert_int_equal(insitu_loader_norm(ld, "T", 0, &mean, &std, &err), INSITU_E_NOTFOUND);
+  HAS(err.message, "did you mean 't'");
+  assert_int_equal(insitu_loader_norm(ld, NULL, 0, &mean, &std, &err), INSITU_E_ARG);
   insitu_loader_close(&ld);
 
   /* one level of it, and those in another order */
