@@ -1033,6 +1033,7 @@
  *   >>split      train, val and test of a desc: fractions, ranges, lists of samples, manifests
  *   >>rule       units, windows and lanes where the desc leaves them open
  *   >>plan       what is read when, where rows go, cost, shuffle quality
+ *   >>receipt    digests over samples and bytes, batches that are left out
  *   >>cache      indexes of shards, each read once
  *   >>decoded    decoded chunks, kept for later epochs
  *   >>device     page-locked memory, CUDA devices, uploads
@@ -1304,6 +1305,8 @@ enum { INSITU_TRAIN = 0, INSITU_VAL = 1, INSITU_TEST = 2, INSITU_ALL = 3 }; /* s
 /* desc.io; AUTO: $INSITU_IO (uring, epoll), else the best that works */
 enum { INSITU_IO_URING = 1, INSITU_IO_EPOLL = 2 };
 enum { INSITU_RAISE = 1, INSITU_FILL = 2 }; /* on_bad_chunk, on_absent_chunk; FILL: edge */
+/* desc.receipts. ANCHORS: of which samples batches have. BYTES: also of what they show. */
+enum { INSITU_RECEIPT_ANCHORS = 1, INSITU_RECEIPT_BYTES = 2 };
 /* desc.assembly. SCATTER: a decoded chunk's rows go to all batches that show them. GATHER: the
  * chunk is kept, and each batch gathers its rows before it is delivered. */
 enum { INSITU_SCATTER = 1, INSITU_GATHER = 2 };
@@ -1546,6 +1549,9 @@ typedef struct insitu_loader_desc {
   int32_t plan_only;
   /* read rows of each batch again in another way and compare; see INSITU_CHECK in the manual */
   int32_t check;
+  /* INSITU_RECEIPT_...: batches carry digests of what they hold; see RECEIPTS in the manual (none).
+   * Decoding threads compute them, on_batch_threads at once */
+  int32_t receipts;
   /* begin an epoch only when next is called after END; default: prefetch it while one drains */
   int32_t hold_epoch;
   int32_t log_level; /* INSITU_LOG_... */
@@ -1604,8 +1610,10 @@ typedef struct insitu_iter_desc {
 /* ---- batches ---- */
 /* Where to resume: version, hashes of geometry, variables and split, seed, lanes, window, unit,
  * global batch, split and order of the iterator, epoch, next global batch, samples of the archive,
- * all little-endian; 16 bytes that are reserved and zero; a checksum of all before. fwrite it as it
- * is. A shuffled one may be restored at another world size with the same global batch.
+ * all little-endian; 16 bytes that are reserved; a checksum of all before. fwrite it as it is. A
+ * shuffled one may be restored at another world size with the same global batch. It is of version
+ * 3, and of version 4 where it has an epoch_digest (desc.receipts) or batches that insitu_iter_skip
+ * left out; both are read.
  *   geometry   samples of a reference chunk, along each axis that samples are drawn along; lengths,
  *              number and blocks of patches
  *   variables  how many are not fixed; of each in turn: path, numbers of the sample axes, a rate
@@ -1665,6 +1673,10 @@ struct insitu_batch {
   /* With on_bad_chunk = INSITU_FILL, else NULL: (rows), 1 where some of what the row shows was read
    * from a bad chunk and is the fill value, else 0. insitu_loader_bad_chunk names the chunks. */
   const uint8_t *bad_rows;
+  /* With desc.receipts, else 0; see RECEIPTS in the manual. Of the samples of the global batch, the
+   * same on every rank; the sum of these from the epoch's first batch to this one, 0 where batches
+   * before were delivered without; with INSITU_RECEIPT_BYTES of what the rows of this rank show. */
+  uint64_t anchors_digest, epoch_digest, bytes_digest;
   insitu_state after; /* restore this to go on behind this batch */
 };
 
@@ -1770,6 +1782,7 @@ INSITU_DEF const char *insitu_stage_name(int32_t stage);
  * fixed variables as well. */
 typedef struct insitu_stats {
   uint64_t batches, rows; /* delivered */
+  uint64_t skipped;       /* batches that insitu_iter_skip left out */
   uint64_t reads;         /* chunks read or found absent */
   /* of them, those that another window of this rank and epoch, one that begins earlier, reads as
    * well */
@@ -2096,6 +2109,18 @@ INSITU_DEF insitu_status insitu_iter_restore(
 INSITU_DEF insitu_status insitu_iter_set_steps(
     insitu_iter *iter, const char *output, uint64_t n, insitu_error *err);
 
+/* Leaves batches first to first + n - 1 of the epoch of the next batch out, after a spike of the
+ * loss: they are not delivered, and not read but for what was prefetched. No other batch changes:
+ * order, indexes and states are those of an epoch that has them. On every rank the same call. The
+ * call of insitu_iter_next that comes to such batches goes on behind them, and drops what was
+ * prefetched, as insitu_iter_restore does. States of this epoch hold the ranges, so that
+ * insitu_iter_restore leaves the same batches out; it and insitu_iter_set_epoch forget ranges that
+ * were given before. Ranges of an epoch that touch become one. A state has room for 2 at least, and
+ * for 6 of up to 16,383 batches with up to 2^21 - 1 batches in between. INSITU_E_ARG: some of the
+ * batches were delivered, there are no such batches, or there is no room for a further range. */
+INSITU_DEF insitu_status insitu_iter_skip(
+    insitu_iter *iter, uint64_t first, uint64_t n, insitu_error *err);
+
 /* What row `row` of batch `batch` of this rank shows in an epoch: its n_axes indexes, as in
  * insitu_batch.axis_indices. Pure, but sets up the epoch's order at every call: for whole epochs
  * use insitu_order_open. [any thread] */
@@ -2105,6 +2130,15 @@ INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *iter, uint64_t ep
 /* ---- batch: [any] thread ---- */
 /* NULL if there is none */
 INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, const char *name);
+
+/* A line of JSON for a log of receipts, which `insitu prove` reads; see RECEIPTS in the manual.
+ * Returns its length like snprintf and writes at most cap bytes, the NUL included, without a line
+ * end; 300 bytes are enough. 0: batch is NULL, or it has no receipt. */
+INSITU_DEF uint64_t insitu_batch_receipt(const insitu_batch *batch, char *line, uint64_t cap);
+
+/* The digest of what two digests are of: of batches of an epoch, or of what several ranks show. It
+ * is the sum, mod 2^64, so that an all-reduce by MPI_SUM of MPI_UINT64_T adds digests as well. */
+INSITU_DEF uint64_t insitu_digest_add(uint64_t a, uint64_t b);
 
 /* Gives it back and sets *batch to NULL. Its arrays are used anew once the iterator's stream has
  * reached this point, or at once where the loader uses no device; sample_indices may be at once in
@@ -32738,6 +32772,262 @@ static insitu_status insitu__plan_quality(
   return INSITU_OK;
 }
 
+/* >>receipt ------------------------------------------------------------------------------------ */
+/* Receipts: digests over what an iterator delivers, and the batches that it leaves out.
+ *
+ * A digest is a sum, mod 2^64, of one hash for each row. So digests of batches add up to that of an
+ * epoch, and digests of ranks to that of the global batch, in any order. A hash begins with the
+ * row's epoch and position: where two rows are exchanged, the sum changes.
+ *
+ *   anchors   of each row of the global batch: position, and index on each sample axis. The order
+ *             alone gives them, so that each rank computes those of the others, too
+ *   bytes     of each row of this rank and each array: position, number of the array, its bytes
+ *
+ * The manual (RECEIPTS) has the hashes in full: they are the same on every machine, and in every
+ * release.
+ *
+ * State: none. Any thread; nothing suspends, and nothing is allocated. */
+
+/* The first words of hashes, "anchors" and "bytes". */
+#define INSITU__RECEIPT_ANCHORS UINT64_C(0x616E63686F7273)
+#define INSITU__RECEIPT_BYTES UINT64_C(0x6279746573)
+
+/* ---- XXH64 ---- */
+
+/* The primes of XXH64, by Yann Collet: github.com/Cyan4973/xxHash, doc/xxhash_spec.md. */
+#define INSITU__RECEIPT_PRIME_1 UINT64_C(0x9E3779B185EBCA87)
+#define INSITU__RECEIPT_PRIME_2 UINT64_C(0xC2B2AE3D27D4EB4F)
+#define INSITU__RECEIPT_PRIME_3 UINT64_C(0x165667B19E3779F9)
+#define INSITU__RECEIPT_PRIME_4 UINT64_C(0x85EBCA77C2B2AE63)
+#define INSITU__RECEIPT_PRIME_5 UINT64_C(0x27D4EB2F165667C5)
+
+static inline uint64_t insitu__receipt_rotate(uint64_t x, int by) {
+  return x << by | x >> (64 - by);
+}
+
+/* Takes 8 bytes into an accumulator. */
+static inline uint64_t insitu__receipt_round(uint64_t sum, uint64_t bytes) {
+  sum += bytes * INSITU__RECEIPT_PRIME_2;
+  return insitu__receipt_rotate(sum, 31) * INSITU__RECEIPT_PRIME_1;
+}
+
+static inline uint64_t insitu__receipt_merge(uint64_t hash, uint64_t sum) {
+  hash ^= insitu__receipt_round(0, sum);
+  return hash * INSITU__RECEIPT_PRIME_1 + INSITU__RECEIPT_PRIME_4;
+}
+
+/* Takes the last n < 32 bytes into a hash. */
+static uint64_t insitu__receipt_tail(uint64_t hash, const unsigned char *p, uint64_t n) {
+  for (; n >= 8; p += 8, n -= 8) {
+    hash ^= insitu__receipt_round(0, insitu__base_load64(p));
+    hash = insitu__receipt_rotate(hash, 27) * INSITU__RECEIPT_PRIME_1 + INSITU__RECEIPT_PRIME_4;
+  }
+  if (n >= 4) {
+    uint32_t word;
+    memcpy(&word, p, sizeof word);
+    hash ^= word * INSITU__RECEIPT_PRIME_1;
+    hash = insitu__receipt_rotate(hash, 23) * INSITU__RECEIPT_PRIME_2 + INSITU__RECEIPT_PRIME_3;
+    p += 4;
+    n -= 4;
+  }
+  for (; n; p++, n--) {
+    hash ^= *p * INSITU__RECEIPT_PRIME_5;
+    hash = insitu__receipt_rotate(hash, 11) * INSITU__RECEIPT_PRIME_1;
+  }
+
+  hash = (hash ^ hash >> 33) * INSITU__RECEIPT_PRIME_2;
+  hash = (hash ^ hash >> 29) * INSITU__RECEIPT_PRIME_3;
+  return hash ^ hash >> 32;
+}
+
+/* XXH64 of n bytes. Four accumulators take 32 bytes at a time. */
+static uint64_t insitu__receipt_hash(const void *bytes, uint64_t n, uint64_t seed) {
+  const unsigned char *p = bytes;
+  uint64_t left = n, hash = seed + INSITU__RECEIPT_PRIME_5;
+
+  if (left >= 32) {
+    uint64_t a = seed + INSITU__RECEIPT_PRIME_1 + INSITU__RECEIPT_PRIME_2,
+             b = seed + INSITU__RECEIPT_PRIME_2, c = seed, d = seed - INSITU__RECEIPT_PRIME_1;
+    for (; left >= 32; p += 32, left -= 32) {
+      a = insitu__receipt_round(a, insitu__base_load64(p));
+      b = insitu__receipt_round(b, insitu__base_load64(p + 8));
+      c = insitu__receipt_round(c, insitu__base_load64(p + 16));
+      d = insitu__receipt_round(d, insitu__base_load64(p + 24));
+    }
+    hash = insitu__receipt_rotate(a, 1) + insitu__receipt_rotate(b, 7) +
+           insitu__receipt_rotate(c, 12) + insitu__receipt_rotate(d, 18);
+    hash = insitu__receipt_merge(hash, a);
+    hash = insitu__receipt_merge(hash, b);
+    hash = insitu__receipt_merge(hash, c);
+    hash = insitu__receipt_merge(hash, d);
+  }
+  return insitu__receipt_tail(hash + n, p, left);
+}
+
+/* ---- hashes of rows ---- */
+
+/* What the hashes of an epoch begin with. */
+struct insitu__receipt_keys {
+  uint64_t anchors, bytes;
+};
+
+static struct insitu__receipt_keys insitu__receipt_keys(uint64_t epoch) {
+  const uint64_t anchors[] = {INSITU__RECEIPT_ANCHORS, epoch},
+                 bytes[] = {INSITU__RECEIPT_BYTES, epoch};
+  return (struct insitu__receipt_keys){insitu__order_key(anchors, 2), insitu__order_key(bytes, 2)};
+}
+
+/* The position of what stands at an index of a lane: shuffled, that of insitu_order_at; in a
+ * sequential order, whose lanes are the world's ranks, how many samples come before it. */
+static inline uint64_t insitu__receipt_position(
+    const struct insitu__plan *p, const struct insitu__order *o, uint64_t lane, uint64_t index) {
+  if (p->layout.sequential) return insitu__order_lane_begin(o, lane) + index;
+  return index * p->layout.lanes + lane;
+}
+
+/* The hash of the row at a position, by its indexes on n axes. */
+static inline uint64_t insitu__receipt_anchor(
+    uint64_t key, uint64_t position, const int64_t *index, unsigned n) {
+  uint64_t h = insitu__order_mix(key ^ position);
+  for (unsigned k = 0; k < n; k++) h = insitu__order_mix(h ^ (uint64_t)index[k]);
+  return h;
+}
+
+/* The sum of these hashes over what a lane gives to a batch, by the order alone. */
+static uint64_t insitu__receipt_lane(
+    const struct insitu__plan *p, const struct insitu__order *o, uint64_t lane, uint64_t batch) {
+  const struct insitu__plan_layout *l = &p->layout;
+  struct insitu__receipt_keys keys = insitu__receipt_keys(o->epoch);
+  uint64_t at = batch * l->lane_rows, sum = 0,
+           end = insitu__base_min(at + l->lane_rows, insitu__order_rows(o, lane));
+  struct insitu__order_window w = {.offset = 0};
+
+  for (uint64_t behind = 0; at < end; at++) { /* behind: the window's end, in the lane */
+    int64_t anchor[INSITU__MAX_AXES] = {0}, index[INSITU__MAX_AXES] = {0};
+    insitu_order_place place;
+    if (at >= behind) {
+      insitu__order_window_init(o, &w, lane, insitu__order_lane_begin(o, lane) + at);
+      behind = w.offset + (w.end - w.begin);
+    }
+    insitu__order_window_at(o, &w, at, &place);
+    insitu__plan_anchor(p, &place, anchor);
+    insitu__plan_index(p, o, anchor, index);
+    sum += insitu__receipt_anchor(
+        keys.anchors, insitu__receipt_position(p, o, lane, at), index, p->geometry->n_public);
+  }
+  return sum;
+}
+
+/* The digest over the anchors of a global batch. */
+static __attribute__((unused)) uint64_t insitu__receipt_batch(
+    const struct insitu__plan *p, const struct insitu__order *o, uint64_t batch) {
+  uint64_t sum = 0;
+  for (uint64_t lane = 0; lane < p->layout.lanes; lane++)
+    sum += insitu__receipt_lane(p, o, lane, batch);
+  return sum;
+}
+
+/* The sum of the digests of an epoch's batches, up to the one that was delivered last. */
+struct insitu__receipt_run {
+  uint64_t epoch, anchors;
+  bool known; /* every batch that was delivered had one */
+};
+
+/* ---- batches that are left out ---- */
+
+/* What a state of version 4 has room for: how many ranges, with 0x80 where an epoch's digest is
+ * known; then for each the batches between the one before and it, and its length, 7 bits a byte,
+ * the lowest first, 0x80 where more follow (LEB128). Ranges do not touch. */
+enum { INSITU__RECEIPT_PACKED = 31, INSITU__RECEIPT_RANGES = 15 /* of 2 bytes each */ };
+
+/* Ranges of one epoch's batches, which rise and do not touch. */
+struct insitu__receipt_skips {
+  uint64_t epoch;
+  unsigned n;
+  struct insitu__receipt_range {
+    uint64_t first, end;
+  } range[INSITU__RECEIPT_RANGES + 1];
+};
+
+/* Writes the ranges; false: there is no room. */
+static bool insitu__receipt_pack(
+    const struct insitu__receipt_skips *s, bool known, unsigned char *packed) {
+  uint64_t at = 1, behind = 0;
+  memset(packed, 0, INSITU__RECEIPT_PACKED);
+  if (s->n > INSITU__RECEIPT_RANGES) return false;
+  packed[0] = (unsigned char)(s->n | (known ? 0x80 : 0));
+  for (unsigned i = 0; i < 2 * s->n; i++) {
+    const struct insitu__receipt_range *r = &s->range[i / 2];
+    uint64_t number = i % 2 ? r->end - r->first : r->first - behind;
+    behind = r->end;
+    do {
+      if (at == INSITU__RECEIPT_PACKED) return false;
+      packed[at++] = (unsigned char)((number & 0x7F) | (number > 0x7F ? 0x80 : 0));
+      number >>= 7;
+    } while (number);
+  }
+  return true;
+}
+
+/* Reads what insitu__receipt_pack wrote. False: it did not write this. */
+static bool insitu__receipt_unpack(
+    const unsigned char *packed, struct insitu__receipt_skips *s, bool *known) {
+  unsigned char again[INSITU__RECEIPT_PACKED];
+  uint64_t at = 1, behind = 0;
+  *known = packed[0] & 0x80;
+  s->n = packed[0] & 0x7F;
+  if (s->n > INSITU__RECEIPT_RANGES) return false;
+  for (unsigned i = 0; i < 2 * s->n; i++) {
+    struct insitu__receipt_range *r = &s->range[i / 2];
+    uint64_t number = 0;
+    for (int shift = 0;; shift += 7) {
+      if (at == INSITU__RECEIPT_PACKED || shift > 56) return false;
+      number |= (uint64_t)(packed[at] & 0x7F) << shift;
+      if (!(packed[at++] & 0x80)) break;
+    }
+    if (number > UINT64_MAX >> 2 || (!number && i)) return false; /* they do not touch */
+    if (i % 2) behind = r->end = r->first + number;
+    else r->first = behind + number;
+    if (behind > UINT64_MAX >> 2) return false;
+  }
+  return insitu__receipt_pack(s, *known, again) && !memcmp(again, packed, sizeof again);
+}
+
+/* Leaves batches [first, end) of an epoch out. False: there is no room for them, and nothing
+ * changes. */
+static bool insitu__receipt_skip(
+    struct insitu__receipt_skips *s, uint64_t epoch, uint64_t first, uint64_t end) {
+  struct insitu__receipt_skips to = {.epoch = epoch};
+  unsigned char packed[INSITU__RECEIPT_PACKED];
+  unsigned n = s->epoch == epoch ? s->n : 0, i = 0;
+
+  for (; i < n && s->range[i].end < first; i++) to.range[to.n++] = s->range[i];
+  for (; i < n && s->range[i].first <= end; i++) {
+    first = insitu__base_min(first, s->range[i].first);
+    end = insitu__base_max(end, s->range[i].end);
+  }
+  to.range[to.n++] = (struct insitu__receipt_range){first, end};
+  for (; i < n; i++) to.range[to.n++] = s->range[i];
+  if (!insitu__receipt_pack(&to, true, packed)) return false;
+  *s = to;
+  return true;
+}
+
+/* The first batch from `at` on that is not left out; it may be the epoch's end. */
+static uint64_t insitu__receipt_behind(
+    const struct insitu__receipt_skips *s, uint64_t epoch, uint64_t at) {
+  for (unsigned i = 0; s->epoch == epoch && i < s->n; i++)
+    if (at >= s->range[i].first && at < s->range[i].end) return s->range[i].end;
+  return at;
+}
+
+/* The first batch from `at` on, of the epoch of the ranges, that is left out; UINT64_MAX: none. */
+static uint64_t insitu__receipt_ahead(const struct insitu__receipt_skips *s, uint64_t at) {
+  for (unsigned i = 0; i < s->n; i++)
+    if (at < s->range[i].end) return insitu__base_max(at, s->range[i].first);
+  return UINT64_MAX;
+}
+
 /* >>cache -------------------------------------------------------------------------------------- */
 /* The indexes of shards, kept between reads. An index is read once however many coroutines want it
  * at the same time, and stays until its memory is needed for another.
@@ -34605,6 +34895,8 @@ struct insitu__loader_slab {
   struct insitu__device_fence *busy; /* until these are passed, the slab's memory is in use */
   uint64_t exports;                  /* by DLPack */
   bool held;                         /* by the user */
+  bool known;                        /* batch.epoch_digest is one */
+  int32_t receipt, rank, world;      /* desc.receipts, rank and world */
   bool checked;                      /* or need not be (desc.check) */
   bool freed_at_close;               /* nobody held the slab when its iterator was closed */
 };
@@ -34837,7 +35129,9 @@ struct insitu__loader_iter_user {
 /* Of an iterator: under insitu_iter.lock. */
 struct insitu__loader_iter_shared {
   struct insitu__loader_slab *free;
-  uint64_t next;         /* the batch to be delivered next */
+  uint64_t next;                      /* the batch to be delivered next */
+  struct insitu__receipt_run receipt; /* of the epoch of the batch that was delivered last */
+  struct insitu__receipt_skips skips; /* batches that are left out */
   uint64_t woken;        /* what `next` was when the user's thread last woke the reactor */
   uint64_t assigned;     /* one past the last batch that has a slab */
   uint64_t called;       /* the batch to be handed to on_batch next */
@@ -35038,6 +35332,7 @@ struct insitu__loader_user {
 
 /* Of a loader: any thread adds, relaxed. Times are nanoseconds. */
 struct insitu__loader_count {
+  atomic_uint_least64_t skipped;
   atomic_uint_least64_t batches, rows, reads, rereads, requests, bytes_read, bytes_decoded;
   atomic_uint_least64_t cache_hits, cache_misses;
   /* Indexes of shards that insitu_read or open read; `cache` counts the others. */
@@ -36495,9 +36790,10 @@ static void insitu__rows_tell(insitu_iter *it) {
   if (it->loader->config.inline_io) insitu__reactor_wake(&it->loader->reactor);
 }
 
-/* What is left of a slab's `pending` once its rows have come: the part that on_batch has. */
+/* What is left of a slab's `pending` once its rows have come: the part that on_batch and receipts
+ * have. */
 static uint64_t insitu__rows_called(const insitu_loader *ld) {
-  return ld->config.on_batch != NULL;
+  return ld->config.on_batch != NULL || ld->config.receipts;
 }
 
 /* Counts parts of a batch down; the last of its rows has on_batch called, and the last of all wakes
@@ -38347,6 +38643,8 @@ struct insitu__config_field {
 
 static const char *const insitu__config_hole_words[] = {"auto", "raise", "fill", NULL};
 static const char *const insitu__config_io_words[] = {"auto", "uring", "epoll", NULL};
+static const char *const insitu__config_receipt_words[] = {
+    "none", "anchors", "bytes", NULL};
 static const char *const insitu__config_assembly_words[] = {"auto", "scatter", "gather", NULL};
 
 #define INSITU__CONFIG_FIELD_OF(member, kind, words, unset, most)                                  \
@@ -38398,6 +38696,8 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(inline_io, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(check, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(plan_only, FLAG, DEFAULT, 0),
+    INSITU__CONFIG_FIELD_WORD(
+        receipts, insitu__config_receipt_words, DEFAULT, INSITU_RECEIPT_BYTES),
     INSITU__CONFIG_FIELD(hold_epoch, FLAG, DEFAULT, 0),
 };
 
@@ -39183,7 +39483,7 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
     readers = INSITU__PART_MORE_READERS *
               (INSITU_CORO_STACK + insitu__store_read_bytes(&ld->source.store));
   f->inflight_bytes = connections + readers + c->max_inflight * each + c->decode_threads * scratch;
-  if (c->on_batch) f->inflight_bytes += c->on_batch_threads * INSITU_CORO_STACK;
+  if (c->on_batch || c->receipts) f->inflight_bytes += c->on_batch_threads * INSITU_CORO_STACK;
   if (c->on_bad_chunk == INSITU_FILL)
     f->inflight_bytes += INSITU_BAD_CHUNKS * sizeof(insitu_bad_chunk);
   if (f->slot_bytes) insitu__config_footprint_cache(ld);
@@ -42280,13 +42580,15 @@ static void insitu__kept_start(insitu_iter *it, struct insitu__loader_slab *slab
 }
 
 /* >>call --------------------------------------------------------------------------------------- */
-/* desc.on_batch: the user's function, called for each batch between filled and uploaded.
+/* desc.on_batch and desc.receipts: the user's function, called for each batch between filled and
+ * uploaded, and the digests of what it leaves in the batch.
  *
  *   rows have come ─► the pump, in the order of batches ─► a worker calls ─► one part less, or an
  *   (pending is 1)    (at most on_batch_threads at once)   the function      error of the batch
  *
  * The pump (>>pass) hands out no more calls than may run, so that no worker waits for another's. A
- * batch that has no rows is not handed out. Whoever stops an iterator waits for its calls.
+ * batch that has no rows is not handed out, unless it needs a receipt. Whoever stops an iterator
+ * waits for its calls.
  *
  * State: insitu_loader.sched.calls, and insitu_iter.shared.called. Keys are written by the reactor
  * thread, with a row's other numbers. The _await function suspends on the reactor thread. */
@@ -42346,6 +42648,48 @@ static void insitu__call_face(const insitu_iter *it, struct insitu__loader_slab 
   }
 }
 
+/* What an array of a batch holds, mixed with where its rows stand: see >>receipt. */
+static uint64_t insitu__call_bytes(
+    const insitu_iter *it, const struct insitu__loader_slab *slab, uint64_t row, uint64_t place) {
+  const struct insitu__geometry *g = it->plan.shown;
+  uint64_t sum = 0;
+
+  for (uint64_t i = 0; i < g->n_outputs; i++) {
+    const struct insitu__geometry_output *out = &g->outputs[i];
+    if (out->fixed) continue;
+    const unsigned char *at = slab->arrays[i].data;
+    sum += insitu__receipt_hash(
+        at + row * out->row_bytes, out->row_bytes, insitu__order_mix(place ^ i));
+  }
+  return sum;
+}
+
+/* Sets the digests of a batch. Rows of this rank count as the batch names them, those of other
+ * ranks as the order does. */
+static void insitu__call_receipt(const insitu_iter *it, struct insitu__loader_slab *slab) {
+  const struct insitu__geometry *g = it->plan.shown;
+  const struct insitu__plan_layout *l = &it->plan.layout;
+  insitu_batch *b = &slab->batch;
+  const struct insitu__order *o = &it->order[b->epoch & 1];
+  bool bytes = it->loader->config.receipts == INSITU_RECEIPT_BYTES;
+  const int64_t *index = g->n_public > 1 ? b->axis_indices : b->sample_indices;
+  struct insitu__receipt_keys keys = insitu__receipt_keys(b->epoch);
+
+  b->anchors_digest = b->bytes_digest = 0;
+  for (uint64_t row = 0; row < slab->rows; row++, index += g->n_public) {
+    uint64_t at = b->index * l->lane_rows + row / l->rank_lanes;
+    uint64_t position =
+        insitu__receipt_position(&it->plan, o, l->first_lane + row % l->rank_lanes, at);
+    b->anchors_digest += insitu__receipt_anchor(keys.anchors, position, index, g->n_public);
+    if (bytes)
+      b->bytes_digest +=
+          insitu__call_bytes(it, slab, row, insitu__order_mix(keys.bytes ^ position));
+  }
+  for (uint64_t lane = 0; lane < l->lanes; lane++)
+    if (lane - l->first_lane >= l->rank_lanes)
+      b->anchors_digest += insitu__receipt_lane(&it->plan, o, lane, b->index);
+}
+
 /* A call on a worker, and what it returned. */
 struct insitu__call_job {
   struct insitu__loader_slab *slab;
@@ -42362,7 +42706,9 @@ static void insitu__call_now(void *arg, unsigned worker) {
   insitu__call_face(it, job->slab);
   memset(&job->slab->batch.after, 0, sizeof job->slab->batch.after);
   const void *keys = job->slab->memory + it->plan.shown->keys;
-  job->status = c->on_batch(c->on_batch_user, &job->slab->batch, keys, &job->error);
+  if (c->on_batch && job->slab->rows)
+    job->status = c->on_batch(c->on_batch_user, &job->slab->batch, keys, &job->error);
+  if (c->receipts && !job->status) insitu__call_receipt(it, job->slab);
 }
 
 /* Damages a batch whose call failed. */
@@ -42394,9 +42740,10 @@ static void insitu__call_await(void *arg) {
   insitu__tile_quiet(it);
 }
 
-/* Has on_batch called for a batch whose rows have come. False: no memory for a coroutine. */
+/* Has on_batch called, and the receipt made, for a batch whose rows have come. False: no memory for
+ * a coroutine. */
 static bool insitu__call_start(insitu_iter *it, struct insitu__loader_slab *slab) {
-  if (!slab->rows) {
+  if (!slab->rows && !it->loader->config.receipts) {
     insitu__rows_count_down(it, slab, 1);
     return true;
   }
@@ -42598,6 +42945,11 @@ static uint64_t insitu__pass_limit(insitu_iter *it) {
     end = it->shared.next;
   uint64_t limit = insitu__base_min(
       insitu__base_min(it->shared.next + c->prefetch_depth, end), it->shared.first_damaged);
+  /* What is left out is not read: next moves the iterator behind it. */
+  const struct insitu__receipt_skips *s = &it->shared.skips;
+  uint64_t from = s->epoch == epoch ? it->shared.next % it->batches : 0;
+  uint64_t skip = s->epoch < epoch ? UINT64_MAX : insitu__receipt_ahead(s, from);
+  if (skip != UINT64_MAX) limit = insitu__base_min(limit, s->epoch * it->batches + skip);
   pthread_mutex_unlock(&it->lock);
   return limit;
 }
@@ -42985,7 +43337,7 @@ static void insitu__pass_pump(void *arg) {
   insitu__report_tuned(ld);
   if (ld->reactor.closing) insitu__reactor_gate_open(&ld->sched.in_flight); /* the watchdog ends */
   ld->sched.pump_now = 0;
-  if (ld->config.on_batch && !cancelled) insitu__pass_call(ld);
+  if (insitu__rows_called(ld) && !cancelled) insitu__pass_call(ld);
   for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter) {
     if (cancelled) {
       pthread_mutex_lock(&it->lock);
@@ -43453,10 +43805,19 @@ static void insitu__pass_stop_await(insitu_iter *it) {
     insitu__reactor_gate_await(&it->loader->reactor, &it->sched.idle);
 }
 
+/* What a state holds: the numbers of version 3, whatever its version, and what version 4 adds. */
+struct insitu__pass_stored {
+  insitu_state plain;
+  struct insitu__receipt_run receipt;
+  struct insitu__receipt_skips skips;
+};
+
 /* Where an iterator is to go on, and with which plan. */
 struct insitu__pass_move {
   insitu_iter *it;
   uint64_t epoch, batch; /* batch may be the epoch's end: next then returns END first */
+  /* What a state says of batches before and behind; NULL: the iterator keeps what it has. */
+  const struct insitu__pass_stored *stored;
   /* What it shows from there on; NULL: the same as before. With it the iterator stays where it is,
    * and what next has told of ends and errors stays told. */
   const struct insitu__geometry *shown;
@@ -43563,6 +43924,10 @@ static void insitu__pass_move_await(void *arg) {
     it->shared.end_told_at = it->shared.epoch_entered_at = m->batch ? UINT64_MAX : number;
     it->shared.failed = false;
   }
+  if (m->stored) {
+    it->shared.receipt = m->stored->receipt;
+    it->shared.skips = m->stored->skips;
+  }
   pthread_mutex_unlock(&it->lock);
   if (it->kept) {
     insitu__kept_reset(it->kept, number);
@@ -43656,7 +44021,7 @@ static void insitu__pass_detach(insitu_iter *it) {
 /* ---- state ---- */
 
 enum {                          /* byte offsets in an insitu_state; all little-endian u64 */
-  INSITU__PASS_STATE_MAGIC = 0, /* "INSITU", version 3, order_version */
+  INSITU__PASS_STATE_MAGIC = 0, /* "INSITU", version 3 or 4, order_version */
   INSITU__PASS_STATE_GEOMETRY = 8,
   INSITU__PASS_STATE_VARIABLES = 16,
   INSITU__PASS_STATE_SPLIT = 24, /* of the iterator's part */
@@ -43669,14 +44034,49 @@ enum {                          /* byte offsets in an insitu_state; all little-e
   INSITU__PASS_STATE_EPOCH = 80,
   INSITU__PASS_STATE_NEXT = 88,
   INSITU__PASS_STATE_SAMPLES = 96,   /* of the archive, for messages: it may have grown since */
-  INSITU__PASS_STATE_RESERVED = 104, /* zero */
+  INSITU__PASS_STATE_RESERVED = 104, /* version 3: zero; 4: the epoch's digest, and PACKED */
   INSITU__PASS_STATE_CHECK = 120     /* hash of all before */
 };
 _Static_assert(INSITU__PASS_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state),
     "the checksum ends the state");
 
-/* The state to resume from: at batch `next` of an epoch. */
-static void insitu__pass_state(
+/* Where version 4 has what insitu__receipt_pack makes: in bytes of numbers that are always zero,
+ * since the numbers are smaller (lanes: 2^20; windows and global batch: 2^40; epoch: 2^20; next:
+ * 2^42; samples: 2^48), and in half of what version 3 reserves. */
+static const struct {
+  unsigned char at, n;
+} insitu__pass_state_packed[] = {{INSITU__PASS_STATE_LANES + 3, 5},
+    {INSITU__PASS_STATE_WINDOW + 6, 2}, {INSITU__PASS_STATE_GLOBAL + 6, 2},
+    {INSITU__PASS_STATE_PASS + 2, 6}, {INSITU__PASS_STATE_EPOCH + 3, 5},
+    {INSITU__PASS_STATE_NEXT + 6, 2}, {INSITU__PASS_STATE_SAMPLES + 7, 1},
+    {INSITU__PASS_STATE_RESERVED + 8, 8}};
+_Static_assert(5 + 2 + 2 + 6 + 5 + 2 + 1 + 8 == INSITU__RECEIPT_PACKED, "as many bytes");
+
+/* Writes the checksum of a state. */
+static void insitu__pass_state_seal(insitu_state *state) {
+  insitu__base_store64(state->bytes + INSITU__PASS_STATE_CHECK,
+      insitu__geometry_hash(0, state->bytes, INSITU__PASS_STATE_CHECK));
+}
+
+/* Turns a state of version 3 into one of version 4, which has a digest and ranges. */
+static void insitu__pass_state_extend(insitu_state *state, const struct insitu__receipt_run *run,
+    const struct insitu__receipt_skips *s) {
+  unsigned char packed[INSITU__RECEIPT_PACKED], *from = packed;
+
+  bool fits = insitu__receipt_pack(s, run->known, packed);
+  assert(fits);
+  (void)fits;
+  state->bytes[6] = 4;
+  insitu__base_store64(state->bytes + INSITU__PASS_STATE_RESERVED, run->known ? run->anchors : 0);
+  for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__pass_state_packed); i++) {
+    memcpy(state->bytes + insitu__pass_state_packed[i].at, from, insitu__pass_state_packed[i].n);
+    from += insitu__pass_state_packed[i].n;
+  }
+  insitu__pass_state_seal(state);
+}
+
+/* The state to resume from, as version 3 has it: at batch `next` of an epoch. */
+static void insitu__pass_state_plain(
     const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
   const struct insitu__plan *p = &it->plan;
   unsigned char *b = out->bytes;
@@ -43691,8 +44091,17 @@ static void insitu__pass_state(
   b[7] = INSITU_ORDER_VERSION;
   for (size_t i = 0; i < INSITU__BASE_COUNT(word); i++)
     insitu__base_store64(b + INSITU__PASS_STATE_GEOMETRY + 8 * i, word[i]);
-  insitu__base_store64(
-      b + INSITU__PASS_STATE_CHECK, insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK));
+  insitu__pass_state_seal(out);
+}
+
+/* The state to resume from. With the lock held. */
+static void insitu__pass_state(
+    const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
+  const struct insitu__receipt_skips none = {.epoch = epoch}, *s = &it->shared.skips;
+
+  insitu__pass_state_plain(it, epoch, next, out);
+  if (s->epoch != epoch) s = &none;
+  if (it->shared.receipt.known || s->n) insitu__pass_state_extend(out, &it->shared.receipt, s);
 }
 
 /* Whether bytes are a state of this version. */
@@ -43703,12 +44112,12 @@ static insitu_status insitu__pass_state_whole(const insitu_state *state, insitu_
         "restore: these %zu bytes are no state; give what a batch's `after` held",
         sizeof state->bytes);
 
-  if (b[6] != 3 || b[7] != INSITU_ORDER_VERSION)
+  if ((b[6] != 3 && b[6] != 4) || b[7] != INSITU_ORDER_VERSION)
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: the state has version %d and order_version %d, this implementation %d and %d; "
         "use the "
         "insitubatch.h that wrote it",
-        b[6], b[7], 3, INSITU_ORDER_VERSION);
+        b[6], b[7], 4, INSITU_ORDER_VERSION);
 
   if (insitu__base_load64(b + INSITU__PASS_STATE_CHECK) !=
       insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK))
@@ -43717,7 +44126,7 @@ static insitu_status insitu__pass_state_whole(const insitu_state *state, insitu_
         "what a batch's `after` held",
         sizeof state->bytes);
 
-  for (int at = INSITU__PASS_STATE_RESERVED; at < INSITU__PASS_STATE_CHECK; at++)
+  for (int at = INSITU__PASS_STATE_RESERVED; b[6] == 3 && at < INSITU__PASS_STATE_CHECK; at++)
     if (b[at])
       return insitu__error_set(err, INSITU_E_STATE,
           "restore: reserved byte %d of the state is %d, not 0: a newer insitubatch.h wrote it; "
@@ -43727,6 +44136,29 @@ static insitu_status insitu__pass_state_whole(const insitu_state *state, insitu_
   return INSITU_OK;
 }
 
+/* Takes a whole state apart. False: what version 4 adds is not what this library writes. */
+static bool insitu__pass_state_open(const insitu_state *state, struct insitu__pass_stored *out) {
+  unsigned char packed[INSITU__RECEIPT_PACKED], *to = packed, *b = out->plain.bytes;
+  bool known = false;
+
+  memset(out, 0, sizeof *out);
+  out->plain = *state;
+  out->skips.epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH);
+  if (b[6] == 3) return true;
+  out->receipt.anchors = insitu__base_load64(b + INSITU__PASS_STATE_RESERVED);
+  for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__pass_state_packed); i++) {
+    memcpy(to, b + insitu__pass_state_packed[i].at, insitu__pass_state_packed[i].n);
+    memset(b + insitu__pass_state_packed[i].at, 0, insitu__pass_state_packed[i].n);
+    to += insitu__pass_state_packed[i].n;
+  }
+  memset(b + INSITU__PASS_STATE_RESERVED, 0, 8);
+  b[6] = 3;
+  if (!insitu__receipt_unpack(packed, &out->skips, &known)) return false;
+  out->skips.epoch = out->receipt.epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH);
+  out->receipt.known = known;
+  return known ? true : !out->receipt.anchors && out->skips.n;
+}
+
 /* Names the first field in which a state and an iterator differ, but for those that the iterator
  * may take from the state. */
 static insitu_status insitu__pass_state_same(
@@ -43734,7 +44166,7 @@ static insitu_status insitu__pass_state_same(
   insitu_state mine;
   const struct insitu__geometry *g = it->plan.geometry;
   bool sequential = it->plan.layout.sequential;
-  insitu__pass_state(it, 0, 0, &mine);
+  insitu__pass_state_plain(it, 0, 0, &mine);
   const struct {
     int at;
     bool number; /* else a hash, which says nothing */
@@ -43823,21 +44255,29 @@ static insitu_status insitu__pass_state_adopt(
   return INSITU_OK;
 }
 
-/* Whether an iterator can go on behind the batch of a state. *as: the desc that it then has. */
-static insitu_status insitu__pass_state_check(
-    const insitu_iter *it, const insitu_state *state, insitu_loader_desc *as, insitu_error *err) {
-  const unsigned char *b = state->bytes;
+/* Whether an iterator can go on behind the batch of a state. *as: the desc that it then has; *has:
+ * what the state holds. */
+static insitu_status insitu__pass_state_check(const insitu_iter *it, const insitu_state *state,
+    insitu_loader_desc *as, struct insitu__pass_stored *has, insitu_error *err) {
+  const unsigned char *b = has->plain.bytes;
   insitu_status status = insitu__pass_state_whole(state, err);
-  if (!status) status = insitu__pass_state_same(it, b, err);
+  if (status) return status;
+  bool sane = insitu__pass_state_open(state, has);
+  if (!sane)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the batches that the state leaves out make no sense; give what a batch's `after` "
+        "held");
+  status = insitu__pass_state_same(it, b, err);
   if (!status) status = insitu__pass_state_adopt(it, b, as, err);
   if (status) return status;
   uint64_t epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH),
            next = insitu__base_load64(b + INSITU__PASS_STATE_NEXT);
-  if (epoch < INSITU__MAX_EPOCH && next <= it->batches) return INSITU_OK;
+  uint64_t end = has->skips.n ? has->skips.range[has->skips.n - 1].end : 0;
+  if (epoch < INSITU__MAX_EPOCH && next <= it->batches && end <= it->batches) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_STATE,
-      "restore: the state stands at batch %" PRIu64 " of epoch %" PRIu64 ", which does not exist; "
-      "give what a batch's `after` held",
-      next, epoch);
+      "restore: the state stands at batch %" PRIu64 " of epoch %" PRIu64 ", and leaves out batches "
+      "before %" PRIu64 ", some of which do not exist; give what a batch's `after` held",
+      next, epoch, end);
 }
 
 /* ---- restoring: another plan (the user's thread) ----
@@ -44072,6 +44512,16 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
         slab->arrays[i].data = slab->parts[k].slot->memory + (out->block - it->device.rings[k].at);
   }
 
+  struct insitu__receipt_run *run = &it->shared.receipt;
+  if (b->index == insitu__receipt_behind(&it->shared.skips, b->epoch, 0)) /* the epoch's first */
+    *run = (struct insitu__receipt_run){.epoch = b->epoch, .known = it->loader->config.receipts};
+  run->known = run->known && it->loader->config.receipts && run->epoch == b->epoch;
+  run->anchors = run->known ? run->anchors + b->anchors_digest : 0;
+  b->epoch_digest = run->anchors;
+  slab->known = run->known;
+  slab->receipt = it->loader->config.receipts;
+  slab->rank = it->loader->config.rank;
+  slab->world = it->loader->config.world;
   insitu__pass_state(it, b->epoch, b->index + 1, &b->after);
   slab->held = true;
   it->shared.held++;
@@ -44967,7 +45417,7 @@ static void insitu__check_batch(insitu_iter *it) {
 
   pthread_mutex_lock(&it->lock);
   slab->checked = true;
-  if (it->loader->config.on_batch) insitu__reactor_wake(&it->loader->reactor);
+  if (insitu__rows_called(it->loader)) insitu__reactor_wake(&it->loader->reactor);
 }
 
 /* >>document ----------------------------------------------------------------------------------- */
@@ -46155,6 +46605,7 @@ struct insitu__describe_stat {
 /* In the order in which they are described. */
 static const struct insitu__describe_stat insitu__describe_list[] = {
     INSITU__DESCRIBE_COUNT(batches),
+    INSITU__DESCRIBE_COUNT(skipped),
     INSITU__DESCRIBE_COUNT(rows),
     INSITU__DESCRIBE_COUNT(reads),
     INSITU__DESCRIBE_COUNT(rereads),
@@ -47114,6 +47565,27 @@ INSITU_DEF void insitu_iter_close(insitu_iter **iter) {
   insitu__pass_unref_iter(it);
 }
 
+/* Moves an iterator behind the batches that it leaves out, where it stands before some. */
+static insitu_status insitu__public_skip(insitu_iter *it, insitu_error *err) {
+  pthread_mutex_lock(&it->lock);
+  uint64_t next = it->shared.next, epoch = next / it->batches, at = next % it->batches;
+  uint64_t behind = insitu__receipt_behind(&it->shared.skips, epoch, at);
+  bool told = at || it->shared.end_told_at == next; /* else END comes first */
+  bool due = behind != at && told && !it->shared.failed && !it->device.error.status;
+  pthread_mutex_unlock(&it->lock);
+  if (!due) return INSITU_OK;
+
+  struct insitu__pass_move m = {.it = it, .epoch = epoch, .batch = behind};
+  insitu_status status =
+      insitu__public_run(it->loader, "iterator", insitu__pass_move_await, &m, err);
+  if (status) return status;
+  insitu__loader_add(&it->loader->count.skipped, behind - at);
+  insitu__report_log(it->loader, 2,
+      "iterator %s: leaves out batches %" PRIu64 " to %" PRIu64 " of epoch %" PRIu64,
+      insitu__split_names[it->split], at, behind - 1, epoch);
+  return INSITU_OK;
+}
+
 INSITU_DEF insitu_status insitu_iter_next(
     insitu_iter *it, int64_t timeout_ms, insitu_batch **out, insitu_error *err) {
   if (out) *out = NULL;
@@ -47128,6 +47600,11 @@ INSITU_DEF insitu_status insitu_iter_next(
   if (timeout_ms >= 0 && timeout_ms < (INT64_MAX - begin) / 1000000)
     deadline = begin + timeout_ms * 1000000;
   insitu__report_next_begins(it, begin);
+  status = insitu__public_skip(it, err);
+  if (status) {
+    insitu__report_next_ends(it, begin, insitu__base_now(), status, NULL);
+    return status;
+  }
   pthread_mutex_lock(&it->lock);
   it->shared.next_began = begin;
   it->shared.awaited = it->shared.next;
@@ -47174,8 +47651,10 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
                !it->shared.failed && !it->device.error.status;
   if (there) it->shared.end_told_at = it->shared.next;
   if (there) it->user.lap.began = 0;
+  if (there) memset(&it->shared.skips, 0, sizeof it->shared.skips);
   pthread_mutex_unlock(&it->lock);
-  struct insitu__pass_move m = {.it = it, .epoch = epoch};
+  const struct insitu__pass_stored none = {.skips = {.epoch = epoch}};
+  struct insitu__pass_move m = {.it = it, .epoch = epoch, .stored = &none};
   return there ? INSITU_OK : insitu__public_move(&m, err);
 }
 
@@ -47206,11 +47685,13 @@ INSITU_DEF insitu_status insitu_iter_restore(
     return insitu__error_set(
         err, INSITU_E_ARG, "restore: state is NULL; give what a batch's `after` held");
   struct insitu__public_change c = {.err = err};
-  status = insitu__pass_state_check(it, state, &c.as, err);
+  struct insitu__pass_stored has;
+  status = insitu__pass_state_check(it, state, &c.as, &has, err);
   if (status) return status;
   c.move.it = it;
-  c.move.epoch = insitu__base_load64(state->bytes + INSITU__PASS_STATE_EPOCH);
-  c.move.batch = insitu__base_load64(state->bytes + INSITU__PASS_STATE_NEXT);
+  c.move.stored = &has;
+  c.move.epoch = insitu__base_load64(has.plain.bytes + INSITU__PASS_STATE_EPOCH);
+  c.move.batch = insitu__base_load64(has.plain.bytes + INSITU__PASS_STATE_NEXT);
   c.status = insitu__pass_change_plan(&c.move, &c.as, err);
   if (!c.status && !c.move.other) return insitu__public_move(&c.move, err);
   if (!c.status) insitu__pass_on_device(it, insitu__public_change_init, &c);
@@ -47350,6 +47831,33 @@ INSITU_DEF insitu_status insitu_iter_set_steps(
   return status ? status : insitu__public_show(it, number, n, err);
 }
 
+INSITU_DEF insitu_status insitu_iter_skip(
+    insitu_iter *it, uint64_t first, uint64_t n, insitu_error *err) {
+  insitu_status status = insitu__public_begin_iter(it, false, err);
+  if (status) return status;
+  pthread_mutex_lock(&it->lock);
+  uint64_t next = it->shared.next, epoch = next / it->batches, at = next % it->batches;
+  bool inside = n && first < it->batches && n <= it->batches - first;
+  bool ahead = first >= at;
+  bool fits = inside && ahead && insitu__receipt_skip(&it->shared.skips, epoch, first, first + n);
+  pthread_mutex_unlock(&it->lock);
+  if (!inside)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "skip: %" PRIu64 " batches from %" PRIu64 " on; give one or more of the %" PRIu64
+        " that epoch %" PRIu64 " has",
+        n, first, it->batches, epoch);
+  if (!ahead)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "skip: batch %" PRIu64 " of epoch %" PRIu64 " is over, the next one is %" PRIu64
+        "; restore a state from before it, or give later batches",
+        first, epoch, at);
+  if (fits) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG,
+      "skip: a state has no room for a further range of epoch %" PRIu64
+      "; leave out the batches between two ranges as well",
+      epoch);
+}
+
 INSITU_DEF insitu_status insitu_iter_locate(const insitu_iter *it, uint64_t epoch, uint64_t batch,
     uint64_t row, int64_t *index, insitu_error *err) {
   insitu_status status = insitu__public_begin_iter(it, true, err);
@@ -47384,6 +47892,28 @@ INSITU_DEF const insitu_array *insitu_batch_find(const insitu_batch *batch, cons
 /* The slab of a batch, which is its first member. */
 static struct insitu__loader_slab *insitu__public_slab(const insitu_batch *batch) {
   return (struct insitu__loader_slab *)(uintptr_t)batch;
+}
+
+INSITU_DEF uint64_t insitu_digest_add(uint64_t a, uint64_t b) {
+  return a + b;
+}
+
+INSITU_DEF uint64_t insitu_batch_receipt(const insitu_batch *batch, char *line, uint64_t cap) {
+  if (line && cap) *line = 0;
+  if (!batch) return 0;
+  const struct insitu__loader_slab *slab = insitu__public_slab(batch);
+  if (getpid() != slab->iter->pid || !slab->receipt) return 0;
+  char running[32] = "null", bytes[32] = "null";
+  if (slab->known) snprintf(running, sizeof running, "\"%016" PRIx64 "\"", batch->epoch_digest);
+  if (slab->receipt == INSITU_RECEIPT_BYTES)
+    snprintf(bytes, sizeof bytes, "\"%016" PRIx64 "\"", batch->bytes_digest);
+  int n = snprintf(line, line ? cap : 0,
+      "{\"receipt\": 1, \"split\": \"%s\", \"epoch\": %" PRIu64 ", \"batch\": %" PRIu64
+      ", \"rank\": %d, \"world\": %d, \"rows\": %" PRIu64 ", \"anchors\": \"%016" PRIx64
+      "\", \"epoch_anchors\": %s, \"bytes\": %s}",
+      insitu__split_names[slab->iter->split], batch->epoch, batch->index, slab->rank, slab->world,
+      batch->rows, batch->anchors_digest, running, bytes);
+  return n > 0 ? (uint64_t)n : 0;
 }
 
 /* The user, or with `exported` a DLPack tensor, is done with a batch behind this point of a stream.
