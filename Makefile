@@ -40,15 +40,15 @@ LONG_TESTS = test_remote test_part_reads test_fault test_shard test_disk test_ht
 TESTS    = $(LONG_TESTS) $(filter-out $(LONG_TESTS), $(basename $(notdir $(wildcard tests/*/test_*.c))))
 # Those without threads, and those that the backend of reads may make a difference to
 PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_http test_map test_moments \
-  test_order test_part test_plan test_rule test_select test_server test_sign test_text test_time test_tune test_zarr
+  test_order test_part test_plan test_receipt test_rule test_select test_server test_sign test_text test_time test_tune test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
 # Those that call only what is public: they are linked with the implementation, which is compiled once
 LINKED_TESTS = test_axes test_bad test_call test_corners test_decoded test_dlpack test_edges test_fixed test_join test_kept \
-  test_json test_list test_maps test_parts test_patches test_random test_rows test_scan test_selection test_space test_state \
-  test_steps test_stores test_strings
+  test_json test_list test_maps test_parts test_patches test_random test_receipts test_rows test_scan test_selection test_space \
+  test_state test_steps test_stores test_strings
 # Those that also look into a loader: they link the public functions, and compile only the private ones that they call
 INSIDE_TESTS = test_cf test_check test_dates test_memory test_memory_store test_read test_tool test_tool_data
 # Those that open no loader: of the implementation, they compile only what they call

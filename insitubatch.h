@@ -416,6 +416,38 @@
  *   changes. With fractions, or with an end that is left open, a split gets other samples, and the
  *   state is refused.
  *
+ *   RECEIPTS. With desc.receipts a batch tells by digests what it holds, so that two runs, or a run
+ *   and its configuration, can be compared batch by batch. A digest is a sum, mod 2^64, of one hash
+ *   for each row: digests of ranks, and of batches of one epoch, add up (insitu_digest_add,
+ *   MPI_SUM).
+ *
+ *     anchors_digest  which samples the global batch has, and where: the same on every rank, and
+ *                     at every world size. It is computed from the order alone, for the rows of
+ *                     other ranks, too: about 0.1 us each
+ *     epoch_digest    the sum of these from the epoch's first batch to this one; states hold it
+ *     bytes_digest    what the rows of this rank show in each array that is not fixed, behind
+ *                     on_batch, and before it is copied to a device. The sum over all ranks is the
+ *                     same at every world size. Only with INSITU_RECEIPT_BYTES
+ *
+ *   The hashes. mix is the finaliser of splitmix64 (see desc.on_batch), and h = mix(mix(mix(w) ^
+ *   epoch) ^ position). The position of row i of the global batch is index * G + i; without a
+ *   shuffle, it is how many samples the order has before this one. Of anchors w is
+ *   0x616E63686F7273, and h = mix(h ^ index) follows for the index on each axis, in the order of
+ *   axis_indices. Of bytes w is 0x6279746573, and the row in array number k counts as the XXH64 (by
+ *   Yann Collet) of its bytes with the seed mix(h ^ k). Without a shuffle only sums over whole
+ *   epochs are the same at every world size.
+ *
+ *   A trainer logs what insitu_batch_receipt writes, one line a batch. `insitu prove` makes the
+ *   digests anew from the configuration, and says at which batch the run went another way. Behind a
+ *   state without an epoch_digest (of version 3, or taken without receipts) it is 0 until the next
+ *   epoch.
+ *
+ *   insitu_iter_skip leaves batches out after a spike of the loss; states hold them. The other
+ *   batches stay as they are:
+ *
+ *     insitu_iter_restore(train, &before_the_spike, &err);
+ *     insitu_iter_skip(train, 41200, 300, &err);   // batches 41200 to 41499, on every rank
+ *
  *   Under MPI, rank and world come from MPI_Comm_rank and MPI_Comm_size. mpirun binds each of few
  *   ranks to one core, which leaves one decoding thread: use mpirun --bind-to none, or set
  *   decode_threads. The log (level info) tells how many cores the process may use.
@@ -1096,7 +1128,8 @@ enum {
    * assembly; insitu_axis has edge; insitu_plan has assembly, kept_bytes, scatter_bytes,
    * gather_bytes and decode_amplification, and its dropped has INSITU_DROP_LIST; insitu_variable
    * has ops and mask, insitu_loader_desc has stats, on_batch, on_batch_user, on_batch_threads,
-   * outputs and n_outputs. */
+   * outputs and n_outputs. Version 7: insitu_loader_desc has receipts, insitu_batch has
+   * anchors_digest, epoch_digest and bytes_digest, insitu_stats has skipped. */
   INSITU_API = 7,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
@@ -44273,11 +44306,16 @@ static insitu_status insitu__pass_state_check(const insitu_iter *it, const insit
   uint64_t epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH),
            next = insitu__base_load64(b + INSITU__PASS_STATE_NEXT);
   uint64_t end = has->skips.n ? has->skips.range[has->skips.n - 1].end : 0;
-  if (epoch < INSITU__MAX_EPOCH && next <= it->batches && end <= it->batches) return INSITU_OK;
+  if (epoch >= INSITU__MAX_EPOCH || next > it->batches)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state stands at batch %" PRIu64 " of epoch %" PRIu64
+        ", which does not exist; give what a batch's `after` held",
+        next, epoch);
+  if (end <= it->batches) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_STATE,
-      "restore: the state stands at batch %" PRIu64 " of epoch %" PRIu64 ", and leaves out batches "
-      "before %" PRIu64 ", some of which do not exist; give what a batch's `after` held",
-      next, epoch, end);
+      "restore: the state leaves out batch %" PRIu64 ", which does not exist; give what a batch's "
+      "`after` held",
+      end - 1);
 }
 
 /* ---- restoring: another plan (the user's thread) ----

@@ -1,6 +1,6 @@
 /* libFuzzer: states to resume from. Input: byte 0 says whether the checksum is made to fit again,
- * and which of unit_chunks, block_chunks and lanes the desc gives; then 128 bytes that are xor-ed
- * into a good state. A state is taken exactly if every field that decides the order is the
+ * which of unit_chunks, block_chunks and lanes the desc gives, and whether the good state is of
+ * version 4, with a digest and batches that are left out; then 128 bytes that are xor-ed into it. A state is taken exactly if every field that decides the order is the
  * iterator's own, or one that the desc leaves open and an iterator can have, and if its place
  * exists. The desc that it makes plans the units, lanes and windows of the state, and writes the
  * same state. */
@@ -70,29 +70,47 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (n < 1) return 0;
   unsigned given = data[0] >> 1;
   set_up(given);
+  it.shared.receipt = (struct insitu__receipt_run){3, 0x1234, given & 8};
+  it.shared.skips = (struct insitu__receipt_skips){.epoch = 3};
+  if (given & 8) insitu__receipt_skip(&it.shared.skips, 3, 300, 700);
   insitu__pass_state(&it, 3, 17, &good);
   bad = good;
   for (size_t i = 0; i < sizeof bad.bytes && i + 1 < n; i++) bad.bytes[i] ^= data[i + 1];
   if (data[0] & 1)
     insitu__base_store64(bad.bytes + INSITU__PASS_STATE_CHECK,
         insitu__geometry_hash(0, bad.bytes, INSITU__PASS_STATE_CHECK));
-  insitu_status status = insitu__pass_state_check(&it, &bad, &as, &err);
+  struct insitu__pass_stored has, model;
+  insitu_status status = insitu__pass_state_check(&it, &bad, &as, &has, &err);
   fuzz_status(status, &err);
-  uint64_t epoch = word(&bad, INSITU__PASS_STATE_EPOCH), next = word(&bad, INSITU__PASS_STATE_NEXT);
   bool mine = word(&bad, INSITU__PASS_STATE_CHECK) ==
               insitu__geometry_hash(0, bad.bytes, INSITU__PASS_STATE_CHECK);
+  mine = mine && (bad.bytes[6] == 3 || bad.bytes[6] == 4) && insitu__pass_state_open(&bad, &model);
+  if (mine && bad.bytes[6] == 3)
+    mine = !word(&bad, INSITU__PASS_STATE_RESERVED) && !word(&bad, INSITU__PASS_STATE_RESERVED + 8);
   static const int same[] = {INSITU__PASS_STATE_MAGIC, INSITU__PASS_STATE_GEOMETRY,
       INSITU__PASS_STATE_VARIABLES, INSITU__PASS_STATE_SPLIT, INSITU__PASS_STATE_SEED,
-      INSITU__PASS_STATE_GLOBAL, INSITU__PASS_STATE_PASS, INSITU__PASS_STATE_RESERVED,
-      INSITU__PASS_STATE_RESERVED + 8};
-  for (size_t i = 0; i < sizeof same / sizeof *same; i++)
-    mine = mine && word(&bad, same[i]) == word(&good, same[i]);
-  mine = mine && can_be(&bad, given) && epoch < INSITU__MAX_EPOCH && next <= it.batches;
+      INSITU__PASS_STATE_GLOBAL, INSITU__PASS_STATE_PASS};
+  insitu__pass_state_plain(&it, 3, 17, &good);
+  for (size_t i = 0; mine && i < sizeof same / sizeof *same; i++)
+    mine = word(&model.plain, same[i]) == word(&good, same[i]);
+  uint64_t epoch = 0, next = 0;
+  if (mine) {
+    epoch = word(&model.plain, INSITU__PASS_STATE_EPOCH);
+    next = word(&model.plain, INSITU__PASS_STATE_NEXT);
+    mine = can_be(&model.plain, given) && epoch < INSITU__MAX_EPOCH && next <= it.batches;
+    for (unsigned i = 0; i < model.skips.n; i++) {
+      const struct insitu__receipt_range *r = &model.skips.range[i];
+      mine = mine && r->first < r->end && r->end <= it.batches;
+      mine = mine && (!i || r[-1].end < r->first);
+    }
+  }
   FUZZ_HOLDS(status == (mine ? INSITU_OK : INSITU_E_STATE));
   if (status != INSITU_OK) return 0;
   struct insitu__pass_move m = {.it = &it, .epoch = epoch, .batch = next};
   FUZZ_HOLDS(insitu__pass_change_plan(&m, &as, &err) == INSITU_OK);
   if (m.other) insitu__pass_swap(&it.plan, &m.other->plan, sizeof it.plan);
+  it.shared.receipt = has.receipt;
+  it.shared.skips = has.skips;
   insitu__pass_state(&it, epoch, next, &good);
   memcpy(good.bytes + INSITU__PASS_STATE_SAMPLES, bad.bytes + INSITU__PASS_STATE_SAMPLES, 8);
   insitu__base_store64(good.bytes + INSITU__PASS_STATE_CHECK,

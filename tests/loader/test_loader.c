@@ -619,8 +619,8 @@ static void test_iter_api(void **state) {
     assert_int_equal(insitu_loader_quality(ld, &i, &quality, &err[2]), want);
     for (int k = 0; want && k < 3; k++) {
       char word[80];
-      snprintf(
-          word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is 6", api);
+      snprintf(word, sizeof word, "desc.api is %d and the INSITU_API of this implementation is %d",
+          api, INSITU_API);
       assert_non_null(strstr(err[k].message, word));
     }
     insitu_iter_close(&it);
@@ -1363,13 +1363,13 @@ static void test_refusals(void **state) {
     support_make(root, &plain);
     d.api = 0;
     refuse(&d, INSITU_E_API,
-        "desc.api is 0 and the INSITU_API of this implementation is 6; set it to INSITU_API");
+        "desc.api is 0 and the INSITU_API of this implementation is 7; set it to INSITU_API");
     d.api = INSITU_API + 1;
     refuse(&d, INSITU_E_API,
-        "desc.api is 7 and the INSITU_API of this implementation is 6; set it to INSITU_API");
+        "desc.api is 8 and the INSITU_API of this implementation is 7; set it to INSITU_API");
     d.api = INSITU_API - 1; /* its structs have other layouts */
     refuse(&d, INSITU_E_API,
-        "desc.api is 5 and the INSITU_API of this implementation is 6; set it to INSITU_API");
+        "desc.api is 6 and the INSITU_API of this implementation is 7; set it to INSITU_API");
     d.api = INSITU_API;
     d.world = 2;
     d.rank = 2;

@@ -821,9 +821,9 @@ static void refusals(void **state) {
   insitu_order_desc d;
 #define REFUSE(status, says, change) (d = good, change, refuse(d, status, says))
   REFUSE(INSITU_E_API, "INSITU_API", d.api = 0);
-  REFUSE(INSITU_E_API, "desc.api is 7 and the INSITU_API of this implementation is 6",
+  REFUSE(INSITU_E_API, "desc.api is 8 and the INSITU_API of this implementation is 7",
       d.api = INSITU_API + 1);
-  REFUSE(INSITU_E_API, "desc.api is 5 and the INSITU_API of this implementation is 6",
+  REFUSE(INSITU_E_API, "desc.api is 6 and the INSITU_API of this implementation is 7",
       d.api = INSITU_API - 1);
   REFUSE(INSITU_E_ARG, "sequential 2", d.sequential = 2);
   REFUSE(INSITU_E_ARG, "units 0", d.units = 0);
