@@ -1,9 +1,9 @@
 /* libFuzzer: states to resume from. Input: byte 0 says whether the checksum is made to fit again,
  * which of unit_chunks, block_chunks and lanes the desc gives, and whether the good state is of
- * version 4, with a digest and batches that are left out; then 128 bytes that are xor-ed into it. A state is taken exactly if every field that decides the order is the
- * iterator's own, or one that the desc leaves open and an iterator can have, and if its place
- * exists. The desc that it makes plans the units, lanes and windows of the state, and writes the
- * same state. */
+ * version 4, with a digest and batches that are left out; then 128 bytes that are xor-ed into it. A
+ * state is taken exactly if every field that decides the order is the iterator's own, or one that
+ * the desc leaves open and an iterator can have, and if its place exists. The desc that it makes
+ * plans the units, lanes and windows of the state, and writes the same state. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
