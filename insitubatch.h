@@ -46589,7 +46589,7 @@ static void insitu__document_write_loader(struct insitu__text_buffer *b, const i
   insitu__document_write_variables(b, ld);
   insitu__document_write_objects(b, "axes", insitu__document_axis_members, INSITU__DOCUMENT_AXES,
       c->axes, c->n_axes, sizeof *c->axes);
-  if (c->on_batch) {
+  if (c->on_batch || c->receipts) {
     insitu__document_name(b, "on_batch_threads");
     insitu__text_buffer_printf(b, "%" PRIu64, c->on_batch_threads);
   }

@@ -137,6 +137,7 @@ static void test_round_trip(void **state) {
       .cache_memory = 1 << 16,
       .io = INSITU_IO_EPOLL,
       .check = 1,
+      .receipts = INSITU_RECEIPT_BYTES,
       .hold_epoch = 1,
       .log_level = INSITU_LOG_OFF,
       .on_batch = nothing,
