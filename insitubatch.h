@@ -46425,7 +46425,7 @@ static const char *insitu__document_option_value(struct insitu__document *d, int
   if (insitu__text_json_is_string(&d->j, value)) return insitu__document_string(d, value);
   const char *span = insitu__text_json_span(&d->j, value, &n);
   if (insitu__text_json_is_plain(&d->j, value)) return insitu__document_text(d, span, n);
-  insitu__document_need(d, value, "a number, a word or a string");
+  insitu__document_fail(d, INSITU_E_ARG, "give a number, a word or a string"); /* it may be secret */
   return NULL;
 }
 
@@ -46433,7 +46433,8 @@ static const char *insitu__document_option_value(struct insitu__document *d, int
 static bool insitu__document_options(struct insitu__document *d, int value, void *base) {
   insitu_loader_desc *c = base;
   if (!insitu__text_json_is_object(&d->j, value))
-    return insitu__document_need(d, value, "an object, such as {\"region\": \"eu-west-1\"}");
+    return insitu__document_fail(
+        d, INSITU_E_ARG, "give an object, such as {\"region\": \"eu-west-1\"}");
   uint64_t more = (uint64_t)insitu__text_json_size(&d->j, value), n = c->n_options;
   if (n > INSITU__MAX_OPTIONS || more > INSITU__MAX_OPTIONS - n)
     return insitu__document_fail(

@@ -156,8 +156,7 @@ static void test_options_of_a_file(void **state) {
   no_secret();
   write_text(path, "{\"options\": [\"hunter2\"]}");
   assert_int_equal(run_tool("plan http://127.0.0.1:1/a.zarr --config %s", path), 2);
-  assert_has(run_err, "options: '[");
-  assert_has(run_err, "give an object");
+  assert_has(run_err, "options: give an object");
   no_secret();
 }
 static void test_bench(void **state) {
