@@ -46425,7 +46425,8 @@ static const char *insitu__document_option_value(struct insitu__document *d, int
   if (insitu__text_json_is_string(&d->j, value)) return insitu__document_string(d, value);
   const char *span = insitu__text_json_span(&d->j, value, &n);
   if (insitu__text_json_is_plain(&d->j, value)) return insitu__document_text(d, span, n);
-  insitu__document_fail(d, INSITU_E_ARG, "give a number, a word or a string"); /* it may be secret */
+  /* It may be a secret: no message has it. */
+  insitu__document_fail(d, INSITU_E_ARG, "give a number, a word or a string");
   return NULL;
 }
 
