@@ -26,6 +26,7 @@ TSAN       = -O0 -g1 -fno-omit-frame-pointer -fsanitize=thread -D__SANITIZE_THRE
 VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak-kinds=definite --fair-sched=yes
 # A test that needs one more library than the others: LIBS_test_NAME = -lNAME
 LIBS_test_blosc = -lblosc
+LIBS_test_index = $(shell CC='$(CC)' tools/optional)
 LIBS_test_part = -lblosc
 LIBS_test_parts = -lblosc
 LIBS_test_part_reads = -lblosc
@@ -41,7 +42,7 @@ TESTS    = $(LONG_TESTS) $(filter-out $(LONG_TESTS), $(basename $(notdir $(wildc
 # Those without threads, and those that the backend of reads may make a difference to
 PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_http test_map test_moments \
   test_order test_part test_plan test_receipt test_rule test_select test_server test_sign test_text test_time test_tune test_zarr
-IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data, $(TESTS))
+IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_index, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
@@ -50,7 +51,7 @@ LINKED_TESTS = test_axes test_bad test_call test_corners test_decoded test_dlpac
   test_json test_list test_maps test_parts test_patches test_random test_receipts test_rows test_scan test_selection test_space \
   test_state test_steps test_stores test_strings
 # Those that also look into a loader: they link the public functions, and compile only the private ones that they call
-INSIDE_TESTS = test_cf test_check test_dates test_memory test_memory_store test_read test_tool test_tool_data
+INSIDE_TESTS = test_cf test_check test_dates test_index test_memory test_memory_store test_read test_tool test_tool_data
 # Those that open no loader: of the implementation, they compile only what they call
 STATIC_TESTS = $(filter-out test_coro, $(PURE_TESTS)) test_cloud test_disk test_reactor test_ring test_tool_remote
 CUDA_TESTS = test_cudasim test_cuda test_device
@@ -60,8 +61,9 @@ CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d
 # Valgrind goes on with stale registers; and not programs whose bytes go through the same code as others', and which mostly wait or
 # look at lifetimes: AddressSanitizer does that as well; nor test_codec without its libraries, which only refuses more; nor pure
 # arithmetic, whose references are long doubles, which Valgrind cuts to 64 bits.
-VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_remote test_disk test_check test_dlpack \
-  test_remote test_remote_oom test_server test_codec_core test_tune test_moments test_opmath test_opmath_scalar, $(TESTS))
+VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_remote test_index test_disk \
+  test_check test_dlpack test_remote test_remote_oom test_server test_codec_core test_tune test_moments test_opmath \
+  test_opmath_scalar, $(TESTS))
 HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)
 # Programs are built side by side: their names tell nothing of the folder that they come from.
 vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
@@ -144,12 +146,12 @@ gallery: deps-build
 
 tools: deps-test
 	@$(MAKE) --no-print-directory $(BUILD)/insitu
-# $(call tool,COMPILER,FLAGS)
+# $(call tool,COMPILER,FLAGS). Libraries for files of other formats, where they are there: see tools/optional
 tool = mkdir -p $(@D) && $(1) $(CPPFLAGS) -std=c11 -I. $(FEATURES) -DTOOL_WITH_BLOSC $(WARN) $(2) -o $@ $< $(LDFLAGS) \
-  -lblosc $(LIBS)
-$(BUILD)/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h)
+  $$(CC='$(1)' tools/optional) -lblosc $(LIBS)
+$(BUILD)/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h) tools/optional
 	$(call tool,$(CC),-O2 -g1)
-$(BUILD)/asan/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h)
+$(BUILD)/asan/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h) tools/optional
 	$(call tool,$(SAN_CC),$(ASAN))
 
 # ---- tests ----------------------------------------------------------------------------------------------------------------------

@@ -16,6 +16,13 @@
 #include "insitu/bench.h"
 #include "insitu/sweep.h"
 #include "insitu/bench_report.h"
+#include "insitu/virtual.h"
+#include "insitu/netcdf3.h"
+#include "insitu/index_values.h"
+#include "insitu/index_netcdf3.h"
+#include "insitu/index_hdf5.h"
+#include "insitu/index_join.h"
+#include "insitu/index.h"
 
 static const struct tool_command *const tool_commands[] = {
     &info_command,
@@ -25,6 +32,7 @@ static const struct tool_command *const tool_commands[] = {
     &scan_command,
     &bench_command,
     &mk_command,
+    &index_command,
     &order_command,
     &doctor_command,
 };
