@@ -1050,6 +1050,10 @@
  *   >>remote     objects of servers: retries, resuming, what answers mean
  *   >>zip        zip files, local and remote
  *   >>disk       a local cache of what remote stores sent
+ *   >>virtual    archives over several base stores: where targets may lie, and what they must be
+ *   >>refs       references: keys to bytes of targets
+ *   >>kerchunk   references in JSON, read in one pass
+ *   >>refstore   references as a store; the flat index
  *   >>zarr       one array: its metadata of v2 and v3, fill value, chunk keys, strings
  *   >>group      hierarchies: roots, consolidated metadata, listings, axes of OME-NGFF
  *   >>source     an archive: the store that a url names, the cache in front of it, its hierarchy
@@ -1474,6 +1478,11 @@ typedef struct insitu_loader_desc {
   /* of remote stores; a local archive takes the same ones and uses none */
   const insitu_option *options;
   uint64_t n_options;
+  /* Of archives whose chunks lie in other files or objects: where these may lie, besides on the
+   * archive's own host or in its bucket, or below its own directory. Directories, files, and urls
+   * such as s3://bucket/path or https://host. See VIRTUAL ARCHIVES in the manual. */
+  const char *const *virtual_prefixes;
+  uint64_t n_virtual_prefixes;
   /* local directory that keeps what a remote store sent, for later epochs and runs; NULL: none.
    * A local archive does not use it */
   const char *cache_dir;
@@ -2368,6 +2377,13 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_MEMBERS (1u << 24)          /* of a zip file: 80 bytes each, and the name */
 #define INSITU__MAX_DIRECTORY (1u << 30)        /* bytes of a zip file's central directory */
 
+/* References. */
+#define INSITU__MAX_REFS_TARGETS 0xFFFFFDu         /* numbers of 24 bits; two more mean none */
+#define INSITU__MAX_REFS_TABLES (1u << 17)         /* arrays: 400 bytes each */
+#define INSITU__MAX_REFS_PIECES (1u << 16)         /* of one array */
+#define INSITU__MAX_REFS_TEXT (1u << 30)           /* bytes of an index's text */
+#define INSITU__MAX_REFS_BYTES (UINT64_C(1) << 32) /* of keys and urls, and of inline values */
+
 /* Arrays: elements, chunks, codecs, shards. */
 #define INSITU__MAX_DIMS 16
 #define INSITU__MAX_ELEMENT (1u << 16) /* bytes of one: strings of fixed size and raw bytes */
@@ -2386,6 +2402,8 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 
 /* Remote stores. */
 #define INSITU__MAX_OPTIONS 256
+#define INSITU__MAX_PREFIXES 256           /* of desc.virtual_prefixes */
+#define INSITU__MAX_PLACES 256             /* base stores of one archive */
 #define INSITU__MAX_SECRET (16u << 10)     /* bytes of a key, a token or an option's value */
 #define INSITU__MAX_SECRET_FILE (1u << 20) /* bytes of a file, or an answer, with secrets */
 #define INSITU__MAX_ROLES 4                /* roles, each assumed by the one before */
@@ -6419,6 +6437,15 @@ static int64_t insitu__ring_type(int fd) {
   return fstat(fd, &info) ? -errno : (int64_t)(info.st_mode & S_IFMT);
 }
 
+/* What a file is. */
+static struct insitu__ring_stamp insitu__ring_stamp_of(const struct stat *info) {
+  return (struct insitu__ring_stamp){.size = (uint64_t)info->st_size,
+      .device = info->st_dev,
+      .inode = info->st_ino,
+      .modified = (int64_t)info->st_mtim.tv_sec * 1000000000 + info->st_mtim.tv_nsec,
+      .changed = (int64_t)info->st_ctim.tv_sec * 1000000000 + info->st_ctim.tv_nsec};
+}
+
 /* Checks a file that was just opened: 0, or -errno where it is no regular file. Finds the offset of
  * a read from the file's end. */
 static int insitu__ring_opened(struct insitu__ring_op *op) {
@@ -6430,12 +6457,7 @@ static int insitu__ring_opened(struct insitu__ring_op *op) {
   int64_t type = asks ? (int64_t)(info.st_mode & S_IFMT) : insitu__ring_type(op->fd);
   if (type < 0) return (int)type;
   if (type != S_IFREG) return type == S_IFDIR ? -EISDIR : -ESPIPE;
-  if (op->stamp)
-    *op->stamp = (struct insitu__ring_stamp){.size = (uint64_t)info.st_size,
-        .device = info.st_dev,
-        .inode = info.st_ino,
-        .modified = (int64_t)info.st_mtim.tv_sec * 1000000000 + info.st_mtim.tv_nsec,
-        .changed = (int64_t)info.st_ctim.tv_sec * 1000000000 + info.st_ctim.tv_nsec};
+  if (op->stamp) *op->stamp = insitu__ring_stamp_of(&info);
   if (!tail) return 0;
   for (unsigned i = 0; i < op->n_iov; i++) bytes += op->iov[i].iov_len;
   op->offset = (uint64_t)info.st_size - insitu__base_min(bytes, (uint64_t)info.st_size);
@@ -9641,6 +9663,11 @@ static void insitu__http_version_etag(
   v->etag = n ? insitu__http_hash(3, text + skip, n - skip) | 1 : 0;
 }
 
+/* A time in seconds since 1970 as a version has it. */
+static uint32_t insitu__http_version_modified(int64_t seconds) {
+  return (uint32_t)seconds ? (uint32_t)seconds : 1;
+}
+
 /* Whether an ETag may be sent in a condition. It must be strong, since objects with other bytes may
  * have the same weak one (RFC 9110, section 8.8.3), and may hold nothing that ends a line. */
 static bool insitu__http_etag_usable(const char *etag) {
@@ -10139,7 +10166,7 @@ static void insitu__http_read_modified(struct insitu__http_answer *a, const char
   a->dated = insitu__sign_parse_http_date(value, &seconds);
   if (!a->dated) seconds = (int64_t)insitu__http_hash(5, value, strlen(value));
   a->dated = a->dated && seconds > 1; /* 0 and 1 are what reproducible builds write */
-  a->version.modified = (uint32_t)seconds ? (uint32_t)seconds : 1;
+  a->version.modified = insitu__http_version_modified(seconds);
 }
 
 /* All headers are there: sets the version's parts that depend on several of them. */
@@ -17510,13 +17537,27 @@ struct insitu__store_tag {
   bool open_end;
 };
 
+/* What the object that an extent lies in must be, as whoever wrote the extent down has found it. */
+struct insitu__store_pin {
+  uint64_t etag;    /* hash of the ETag, as in struct insitu__http_version; 0: not known */
+  uint64_t size;    /* bytes of the whole object; UINT64_MAX: not known */
+  int64_t modified; /* seconds since 1970; INT64_MIN: not known */
+  bool or_older;    /* the object may be older than `modified` says */
+};
+
 /* Where the bytes of an object lie. */
 struct insitu__store_extent {
   struct insitu__store *base; /* NULL: at `bytes` */
   const char *key;            /* of the object in the base store */
+  char *room;                 /* in: INSITU__MAX_KEY bytes in which `key` may be made */
   const unsigned char *bytes;
-  uint64_t offset, n; /* the range in the base store's object; n: the size of the resolved object */
-  const void *member; /* of the store that resolved it */
+
+  /* The range in the base store's object; n: the size of the resolved object. n UINT64_MAX: all of
+   * the base store's object from `offset` on, however long it is. */
+  uint64_t offset, n;
+  const void *member;           /* of the store that resolved it */
+  struct insitu__store_pin pin; /* for ops->verify */
+  bool may_lack;                /* where the base store has no such object, the object is absent */
 
   /* Not 0: `offset` is a guess. A read is to begin so many bytes before it, and ops->confirm to see
    * these. At most INSITU__STORE_LEAD. */
@@ -17544,14 +17585,16 @@ struct insitu__store {
   void *own; /* what the store's section keeps: struct insitu__remote or insitu__zip */
 
   /* The base store, where extents lie: of a base store, and of memory, NULL. A store over several
-   * base stores (references, many files as one archive) would have a list here; who needs the
-   * base store calls insitu__store_base. */
+   * base stores has the one here that answers for all of them: see >>virtual. Who needs the base
+   * store calls insitu__store_base. */
   struct insitu__store *base;
+  struct insitu__virtual *pool; /* the several base stores; NULL: there is one, or none */
 
   struct insitu__store_memo **memo; /* growing array: see insitu__store_prefetch_await */
 
   /* A cache in front of a base store, which outlives the store's reads; NULL: none. */
   struct insitu__disk *front;
+  char *front_name; /* of the store in that cache; NULL: the cache's own name, of its only store */
   insitu_status (*front_await)(struct insitu__disk *front, struct insitu__store *s, const char *key,
       uint64_t offset, struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag,
       uint64_t *got, insitu_error *err);
@@ -17581,6 +17624,8 @@ struct insitu__store_ops {
   /* Opens an object for read_now, by a path that the kernel knows: a descriptor, or -1. NULL: the
    * store has none. */
   int (*open_now)(struct insitu__store *s, const char *key);
+  /* The size and the version of an object that open_now has opened. NULL where open_now is. */
+  bool (*stamp_now)(int fd, struct insitu__store_tag *tag);
 
   /* Names what lies one level below prefix ("" is the root), sorted. emit runs on the caller's
    * coroutine once all names are known. */
@@ -17611,11 +17656,17 @@ struct insitu__store_ops {
    * store never guesses. */
   insitu_status (*confirm)(struct insitu__store *s, struct insitu__store_extent *x,
       const unsigned char *lead, insitu_error *err);
+  /* Whether the base store's object, which a read has told the version of, is the one that the
+   * extent means; INSITU_E_CHANGED. Any thread. NULL: nothing is known of it. */
+  insitu_status (*verify)(struct insitu__store *s, const struct insitu__store_extent *x,
+      const struct insitu__store_tag *tag, insitu_error *err);
   /* Reads n bytes at `offset` of a packed object. NULL: the store has none. */
   insitu_status (*unpack_await)(struct insitu__store *s, const struct insitu__store_extent *x,
       struct insitu__store_tag *tag, uint64_t offset, struct iovec *iov, uint64_t n,
       insitu_error *err);
-  const char *container; /* what the base store's objects are called in messages */
+  /* What the base store's objects are called in messages; beside `verify` what to do where one is
+   * too short. */
+  const char *container;
 
   /* Reads what the store must know before its first read. NULL: nothing. */
   insitu_status (*index_await)(struct insitu__store *s, insitu_error *err);
@@ -17801,19 +17852,45 @@ static unsigned insitu__store_slice(
   return count;
 }
 
-/* Reads exactly n bytes of a base store's object. tag: NULL, or that of the resolved object's read:
- * its give_up and anew count, and its cached is set. */
+/* Reads a base store's object as insitu__store_fetch_await does, and verifies it. tag: NULL, or
+ * that of the resolved object's read: its give_up, anew and pin count, and its cached, version and
+ * etag are set. */
+static insitu_status insitu__store_part_await(struct insitu__store *s,
+    const struct insitu__store_extent *x, struct insitu__store_tag *tag, uint64_t offset,
+    struct iovec *iov, unsigned n_iov, uint64_t *got, insitu_error *err) {
+  struct insitu__store_tag of = {.size = UINT64_MAX,
+      .give_up = tag ? tag->give_up : NULL,
+      .pin = tag ? tag->pin : NULL,
+      .pinnable = s->ops->verify || (tag && tag->pinnable),
+      .past_caches = tag && tag->past_caches,
+      .whole = tag && tag->whole && x->n == UINT64_MAX && !x->offset,
+      .anew = tag && tag->anew};
+
+  *got = 0;
+  insitu_status status =
+      insitu__store_fetch_await(x->base, x->key, offset, iov, n_iov, &of, got, err);
+  if (tag) {
+    tag->cached |= of.cached;
+    tag->version = of.version;
+    tag->no_ranges = of.no_ranges;
+    memcpy(tag->etag, of.etag, sizeof tag->etag);
+    if (x->n == UINT64_MAX) tag->size = of.size;
+  }
+  if (status < 0 || !s->ops->verify) return status;
+  return s->ops->verify(s, x, &of, err);
+}
+
+/* Reads exactly n bytes of a base store's object. */
 static insitu_status insitu__store_exactly_await(struct insitu__store *s,
     const struct insitu__store_extent *x, struct insitu__store_tag *tag, uint64_t offset,
     struct iovec *iov, unsigned n_iov, uint64_t n, insitu_error *err) {
   uint64_t got;
-  struct insitu__store_tag of = {
-      .size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL, .anew = tag && tag->anew};
-
-  insitu_status status =
-      insitu__store_fetch_await(x->base, x->key, offset, iov, n_iov, &of, &got, err);
-  if (tag) tag->cached |= of.cached;
+  insitu_status status = insitu__store_part_await(s, x, tag, offset, iov, n_iov, &got, err);
   if (status < 0 || got == n) return status;
+  if (s->ops->verify)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "it is said to be bytes %" PRIu64 " to %" PRIu64 " of '%.300s', which ends before: %s",
+        offset, offset + n, x->key, s->ops->container);
   return insitu__error_set(err, INSITU_E_IO,
       "the %s became shorter while it was open; it must not change, open it again",
       s->ops->container);
@@ -17895,10 +17972,11 @@ static insitu_status insitu__store_resolved_await(struct insitu__store *s,
 static insitu_status insitu__store_extent_await(struct insitu__store *s, const char *key,
     uint64_t offset, struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag,
     uint64_t *got, insitu_error *err) {
-  struct insitu__store_extent x = {.base = NULL};
+  char made[INSITU__MAX_KEY];
+  struct insitu__store_extent x = {.room = made};
   insitu_error cause;
   insitu__error_clear(&cause);
-  if (tag) tag->cached = false;
+  if (tag) tag->cached = tag->no_ranges = false;
 
   insitu_status status;
   uint64_t room = insitu__store_room(iov, n_iov);
@@ -17907,7 +17985,15 @@ static insitu_status insitu__store_extent_await(struct insitu__store *s, const c
   if (status == INSITU_E_NOTFOUND && cause.status != INSITU_E_NOTFOUND)
     return insitu__store_failed(s, key, ENOENT, err);
 
+  if (!status && x.n == UINT64_MAX) {
+    if (offset != INSITU__RING_TAIL) offset += x.offset;
+    status = insitu__store_part_await(s, &x, tag, offset, iov, n_iov, got, &cause);
+    if (status == INSITU_E_NOTFOUND && x.may_lack) return insitu__store_failed(s, key, ENOENT, err);
+    return status < 0 ? insitu__store_extent_failed(s, key, &cause, err) : INSITU_OK;
+  }
+
   uint64_t n = insitu__store_range(x.n, &offset, iov, n_iov);
+  if (tag) tag->size = x.n;
   if (!status) status = insitu__store_resolved_await(s, &x, tag, offset, iov, n_iov, n, &cause);
   if (status < 0) return insitu__store_extent_failed(s, key, &cause, err);
   *got = n;
@@ -17917,15 +18003,40 @@ static insitu_status insitu__store_extent_await(struct insitu__store *s, const c
 /* A read without waiting that ends before its buffers are full may have so many of them. */
 #define INSITU__STORE_NOW 8
 
+/* Closes what open_now of a store gave. A system call, as the open is: ThreadSanitizer, which
+ * follows descriptors, must see both or neither. */
+static void insitu__store_close_now(int fd) {
+  syscall(SYS_close, fd);
+}
+
+/* read_now of a base store's object that is to be verified. */
+static insitu_status insitu__store_verified_now(struct insitu__store *s,
+    const struct insitu__store_extent *x, uint64_t offset, const struct iovec *iov, unsigned n_iov,
+    uint64_t expected, uint64_t *got) {
+  const struct insitu__store_ops *ops = x->base->ops;
+  struct insitu__store_tag tag = {.size = UINT64_MAX};
+  insitu_error cause = {.status = INSITU_E_IO}; /* which stays: later errors do not change it */
+  int fd = ops->open_now ? ops->open_now(x->base, x->key) : -1;
+  if (fd < 0) return INSITU_TIMEOUT;
+
+  bool same = ops->stamp_now(fd, &tag) && !s->ops->verify(s, x, &tag, &cause);
+  insitu_status status = INSITU_TIMEOUT;
+  if (same) status = ops->read_now(x->base, x->key, fd, offset, iov, n_iov, expected, got);
+  insitu__store_close_now(fd);
+  return status;
+}
+
 /* read_now of a store that resolves. */
 static insitu_status insitu__store_extent_now(struct insitu__store *s, const char *key, int fd,
     uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
+  char made[INSITU__MAX_KEY];
   struct iovec part[INSITU__STORE_NOW];
-  struct insitu__store_extent x = {.base = NULL};
+  struct insitu__store_extent x = {.room = made};
   (void)fd;
-  (void)expected;
   if (s->ops->resolve_now(s, key, &x)) return INSITU_TIMEOUT;
 
+  if (x.n == UINT64_MAX && s->ops->verify)
+    return insitu__store_verified_now(s, &x, x.offset + offset, iov, n_iov, expected, got);
   *got = insitu__store_range(x.n, &offset, iov, n_iov);
   if (!*got) return INSITU_OK;
   if (!x.base) {
@@ -17940,9 +18051,11 @@ static insitu_status insitu__store_extent_now(struct insitu__store *s, const cha
     n_iov = insitu__store_slice(iov, 0, n, part);
     iov = part;
   }
-  if (insitu__store_read_now(x.base, x.key, -1, x.offset + offset, iov, n_iov, n, got) || *got != n)
-    return INSITU_TIMEOUT;
-  return INSITU_OK;
+  insitu_status status = INSITU_TIMEOUT;
+  offset += x.offset;
+  if (s->ops->verify) status = insitu__store_verified_now(s, &x, offset, iov, n_iov, n, got);
+  else status = insitu__store_read_now(x.base, x.key, -1, offset, iov, n_iov, n, got);
+  return status || *got != n ? INSITU_TIMEOUT : INSITU_OK;
 }
 
 /* -- what every store can be asked -- */
@@ -18023,7 +18136,20 @@ static struct insitu__http_version insitu__store_file_version(
   struct insitu__http_version version = insitu__http_no_version;
   version.total = stamp->size;
   version.etag = insitu__http_hash(5, (const char *)stamp, sizeof *stamp) | 1;
+  int64_t seconds = stamp->modified / 1000000000 - (stamp->modified % 1000000000 < 0);
+  version.modified = insitu__http_version_modified(seconds);
   return version;
+}
+
+/* See struct insitu__store_ops. */
+static bool insitu__store_file_stamp_now(int fd, struct insitu__store_tag *tag) {
+  struct insitu__ring_stamp stamp;
+  struct stat info;
+  if (fstat(fd, &info)) return false;
+  stamp = insitu__ring_stamp_of(&info);
+  tag->size = stamp.size;
+  tag->version = insitu__store_file_version(&stamp);
+  return true;
 }
 
 static insitu_status insitu__store_file_read_await(struct insitu__store *s, const char *key,
@@ -18058,12 +18184,6 @@ struct insitu__store_open_how {
 };
 #define INSITU__STORE_RESOLVE_NO_SYMLINKS 0x04
 #define INSITU__STORE_RESOLVE_CACHED 0x20
-
-/* Closes what open_now of a store gave. A system call, as the open is: ThreadSanitizer, which
- * follows descriptors, must see both or neither. */
-static void insitu__store_close_now(int fd) {
-  syscall(SYS_close, fd);
-}
 
 /* Opens a file whose path is in the kernel's caches (RESOLVE_CACHED: Linux 5.12); else -1 and
  * errno. The type of a file that lies in the archive itself is not looked at, which would cost a
@@ -18231,6 +18351,7 @@ static const struct insitu__store_ops insitu__store_file_ops = {
     .read_await = insitu__store_file_read_await,
     .read_now = insitu__store_file_read_now,
     .open_now = insitu__store_file_open_now,
+    .stamp_now = insitu__store_file_stamp_now,
     .list_await = insitu__store_file_list_await,
     .close = insitu__store_file_close,
 };
@@ -18493,6 +18614,7 @@ static void insitu__store_close(struct insitu__store *s) {
   insitu__store_forget(s);
   if (s->ops) s->ops->close(s);
   insitu__mem_free(s->url);
+  insitu__mem_free(s->front_name);
   memset(s, 0, sizeof *s);
 }
 
@@ -18646,9 +18768,12 @@ static insitu_status insitu__store_get_await(struct insitu__store *s, const char
 #define INSITU__REMOTE_PART (8u << 20)
 
 struct insitu__remote {
-  struct insitu__http http;
+  struct insitu__http *http; /* `own`, or that of the store whose connections it uses */
+  struct insitu__http own;
   struct insitu__cloud cloud;
-  struct insitu__store_seen *seen; /* the table of versions */
+  struct insitu__store_seen *seen; /* the table of versions; belongs to whoever owns http */
+  uint64_t salt;               /* of hashes of keys: stores with one table have different ones */
+  struct insitu__remote *lead; /* the one that owns http: itself or another */
   uint64_t parts; /* of one read that are fetched side by side: max_inflight reads never wait */
   bool no_suffix; /* the server does not understand ranges that count from the end */
   bool unguarded; /* answers have nothing that shows whether two are of one version */
@@ -18709,7 +18834,7 @@ static struct insitu__remote_fetch insitu__remote_fetch_of(
 static int insitu__remote_relation(
     struct insitu__remote *m, uint64_t hash, const struct insitu__http_version *version) {
   struct insitu__store_seen *s = insitu__store_seen(m->seen, INSITU__REMOTE_SEEN, hash);
-  if (s->hash == hash) return insitu__http_compare(&s->version, version, m->http.desc.any_etag);
+  if (s->hash == hash) return insitu__http_compare(&s->version, version, m->http->desc.any_etag);
   *s = (struct insitu__store_seen){hash, *version};
   return INSITU__HTTP_SAME;
 }
@@ -18836,7 +18961,7 @@ static bool insitu__remote_fetch_redirect(struct insitu__remote_fetch *f) {
 static bool insitu__remote_fetch_again_await(struct insitu__remote_fetch *f) {
   insitu__remote_fetch_home(f);
   f->redirects = 0;
-  return insitu__http_pause_await(&f->remote->http, &f->retry, &f->request);
+  return insitu__http_pause_await(f->remote->http, &f->retry, &f->request);
 }
 
 /* Begins the fetch anew: nothing that has arrived counts. */
@@ -19018,7 +19143,7 @@ static insitu_status insitu__remote_judge_await(struct insitu__remote_fetch *f, 
   struct insitu__remote *m = f->remote;
   const int http = f->request.answer.status;
   insitu_status status = INSITU__REMOTE_UNJUDGED;
-  if (!insitu__http_transient_status(http)) insitu__tune_served(&m->http.tune);
+  if (!insitu__http_transient_status(http)) insitu__tune_served(&m->http->tune);
 
   switch (http) {
   case 200:
@@ -19046,15 +19171,15 @@ static insitu_status insitu__remote_judge_await(struct insitu__remote_fetch *f, 
 /* Sees a fetch through, up to its last attempt. */
 static insitu_status insitu__remote_fetch_await(struct insitu__remote_fetch *f, insitu_error *err) {
   struct insitu__remote *m = f->remote;
-  f->retry.began = insitu__http_clock(&m->http);
-  f->hash = insitu__store_hash(1, f->key) | 1;
+  f->retry.began = insitu__http_clock(m->http);
+  f->hash = insitu__store_hash(m->salt, f->key) | 1;
   f->request.prefetch = &m->seen[(f->hash >> 1) % INSITU__REMOTE_SEEN];
   for (;;) {
     insitu_error once;
     insitu__error_clear(&once);
     insitu_status status = insitu__remote_fetch_prepare_await(f, err);
     if (status < 0) return status;
-    status = insitu__http_await(&m->http, &f->request, &once);
+    status = insitu__http_await(m->http, &f->request, &once);
     if (status == INSITU_CANCELLED)
       return insitu__remote_fetch_failed(
           f, INSITU_E_HTTP, "given up", "the loader is being closed", err);
@@ -19169,8 +19294,8 @@ static insitu_status insitu__remote_rest_await(
     struct insitu__remote_fetch *first, uint64_t rest, uint64_t *got, insitu_error *err) {
   struct insitu__reactor *reactor = first->store->reactor;
   struct insitu__reactor_gate gate;
-  uint64_t each =
-      insitu__base_max(INSITU__REMOTE_PART, insitu__base_ceil_div(rest, first->remote->parts));
+  uint64_t each = insitu__base_max(
+      INSITU__REMOTE_PART, insitu__base_ceil_div(rest, first->remote->lead->parts));
   uint64_t n = insitu__base_ceil_div(rest, each), placed = first->request.placed;
 
   /* the parts' buffers: the n - 1 cuts between parts make more of them */
@@ -19221,7 +19346,7 @@ static insitu_status insitu__remote_more_await(
       f->bytes < room && a->status == 206 && a->total != UINT64_MAX && a->total > f->offset + *got;
   if (!more) return INSITU_OK;
 
-  if (m->http.desc.any_etag || insitu__http_version_guards(&a->version)) {
+  if (m->http->desc.any_etag || insitu__http_version_guards(&a->version)) {
     uint64_t rest = insitu__base_min(room, a->total - f->offset) - *got;
     return insitu__remote_rest_await(f, rest, got, err);
   }
@@ -19378,41 +19503,43 @@ static insitu_status insitu__remote_list_await(struct insitu__store *s, const ch
 static void insitu__remote_close(struct insitu__store *s) {
   struct insitu__remote *m = insitu__remote_of(s);
   insitu__cloud_close(&m->cloud);
-  insitu__http_close(&m->http);
-  if (m->seen) insitu__mem_unmap(m->seen, INSITU__REMOTE_SEEN * sizeof *m->seen);
+  if (m->lead == m) {
+    insitu__http_close(m->http);
+    if (m->seen) insitu__mem_unmap(m->seen, INSITU__REMOTE_SEEN * sizeof *m->seen);
+  }
   insitu__mem_free(m);
 }
 
 static void insitu__remote_give_up(struct insitu__store *s, bool all) {
-  struct insitu__http *h = &insitu__remote_of(s)->http;
+  struct insitu__http *h = insitu__remote_of(s)->http;
   if (all && h->closed) return;
   h->sweep = true;
   if (all) h->closed = true;
 }
 
 static void insitu__remote_away(struct insitu__store *s, int64_t ns) {
-  insitu__http_away(&insitu__remote_of(s)->http, ns);
+  insitu__http_away(insitu__remote_of(s)->http, ns);
 }
 
 static void insitu__remote_widen(struct insitu__store *s, uint64_t n) {
-  struct insitu__http *h = &insitu__remote_of(s)->http;
+  struct insitu__http *h = insitu__remote_of(s)->http;
   if ((double)n > h->tune.most) insitu__http_connections(h, n, h->tune.on);
 }
 
 static uint64_t insitu__remote_expect(struct insitu__store *s, uint64_t reads, bool tuned) {
   struct insitu__remote *m = insitu__remote_of(s);
-  uint64_t most = insitu__http_connections(&m->http, reads, tuned);
+  uint64_t most = insitu__http_connections(m->http, reads, tuned);
   m->parts = insitu__base_max(1, most / insitu__base_max(reads, 1));
   return most * (INSITU__HTTP_BUFFER + INSITU__REMOTE_TRANSFER + INSITU_CORO_STACK) +
          INSITU__REMOTE_SEEN * sizeof *m->seen;
 }
 
 static struct insitu__tune *insitu__remote_tune(struct insitu__store *s) {
-  return &insitu__remote_of(s)->http.tune;
+  return &insitu__remote_of(s)->http->tune;
 }
 
 static void insitu__remote_stats(const struct insitu__store *s, insitu_stats *out) {
-  const struct insitu__http *h = &insitu__remote_of(s)->http;
+  const struct insitu__http *h = insitu__remote_of(s)->http;
   out->http_requests = h->n_requests;
   out->retries = h->n_retries;
   out->throttled = h->n_throttled;
@@ -19440,26 +19567,33 @@ static const struct insitu__store_ops insitu__remote_ops = {
     .whole_name = insitu__remote_whole_name,
 };
 
-/* Opens the store of a url; sends no request. kind: INSITU__CLOUD_... */
-static insitu_status insitu__remote_open(
-    struct insitu__store *s, int kind, const insitu_loader_desc *desc, insitu_error *err) {
+/* Opens the store of a url; sends no request. kind: INSITU__CLOUD_.... with: NULL, or an open store
+ * whose connections, limits, counters and table of versions this one uses; it is closed later. What
+ * options say of requests then holds for both; credentials and places are each store's own. */
+static insitu_status insitu__remote_open(struct insitu__store *s, int kind,
+    const insitu_loader_desc *desc, const struct insitu__store *with, insitu_error *err) {
   struct insitu__remote *m = insitu__mem_alloc(1, sizeof *m);
   if (!m) return insitu__store_no_memory(err);
 
   s->ops = &insitu__remote_ops; /* closing frees all from here on */
   s->own = m;
-  insitu_status status = insitu__http_open(&m->http, s->reactor, err);
+  m->lead = with ? insitu__remote_of(with)->lead : m;
+  m->http = &m->lead->own;
+  m->seen = with ? m->lead->seen : NULL;
+  insitu_status status = with ? INSITU_OK : insitu__http_open(m->http, s->reactor, err);
   if (status >= 0)
     status = insitu__cloud_open(
-        &m->cloud, &m->http, kind, desc->url, desc->options, desc->n_options, err);
+        &m->cloud, m->http, kind, desc->url, desc->options, desc->n_options, err);
   if (status < 0) return status;
 
-  s->cached = !m->http.desc.validate;
-  s->any_etag = m->http.desc.any_etag;
-  m->parts = insitu__http_connections(&m->http, 0, false);
+  s->cached = !m->http->desc.validate;
+  s->any_etag = m->http->desc.any_etag;
+  if (!with) m->parts = insitu__http_connections(m->http, 0, false);
+  m->salt = 1;
+  if (with) m->salt = insitu__store_hash(1, m->cloud.name);
   insitu__mem_free(s->url); /* for messages: without credentials and query */
   s->url = insitu__mem_text(m->cloud.name, strlen(m->cloud.name));
-  m->seen = insitu__mem_map(INSITU__REMOTE_SEEN * sizeof *m->seen);
+  if (!with) m->seen = insitu__mem_map(INSITU__REMOTE_SEEN * sizeof *m->seen);
   if (s->url && m->seen) return INSITU_OK;
   return insitu__store_no_memory(err);
 }
@@ -20399,7 +20533,7 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
   if (status < 0) return status;
   if (insitu__text_buffer_printf(&parent, "%.*s%s", (int)begin, url, after + n_after)) {
     base.url = parent.text;
-    status = insitu__remote_open(s->base, kind, &base, err);
+    status = insitu__remote_open(s->base, kind, &base, NULL, err);
   } else status = insitu__store_no_memory(err);
   insitu__text_buffer_free(&parent);
   if (status < 0) return status;
@@ -21125,7 +21259,7 @@ static insitu_status insitu__disk_changed(
     const struct insitu__disk_read *r, const char *how, insitu_error *err) {
   const struct insitu__disk *d = r->disk;
   return insitu__error_set(err, INSITU_E_CHANGED, "store '%.300s', object '%.300s': it %s; %s",
-      d->name, r->id.key, how,
+      r->id.name, r->id.key, how,
       d->desc.never ? "remove cache_dir, or let the cache ask"
                     : "the archive must not change while it is open: open it again");
 }
@@ -21201,7 +21335,7 @@ static insitu_status insitu__disk_serve_await(struct insitu__disk_read *r,
   if (insitu__disk_relation(r, &insitu__disk_absence) == INSITU__HTTP_SAME)
     return insitu__error_set(err, INSITU_E_NOTFOUND,
         "store '%.400s', object '%.400s': there was none when it was asked for; check the name",
-        d->name, r->id.key);
+        r->id.name, r->id.key);
 
   if (tag->anew) { /* the entry is damaged, though just as the server sent it */
     if (!d->read_only) insitu__reactor_work_await(d->reactor, insitu__disk_remove_job, r);
@@ -21218,7 +21352,7 @@ static insitu_status insitu__disk_serve_await(struct insitu__disk_read *r,
 /* Bytes of memory that a read of so many buffers takes while it is in flight. */
 static uint64_t insitu__disk_read_bytes(const struct insitu__disk *d, unsigned n_iov) {
   return sizeof(struct insitu__disk_read) + ((uint64_t)n_iov + 1) * sizeof(struct iovec) +
-         insitu__disk_header_bytes(d->name, "") + INSITU__MAX_KEY;
+         insitu__disk_header_bytes(d->name, "") + 2 * INSITU__MAX_KEY;
 }
 
 /* An idle read or a new one, with room for the buffers; NULL: no memory. */
@@ -21233,10 +21367,10 @@ static struct insitu__disk_read *insitu__disk_read_get(struct insitu__disk *d, u
   return r;
 }
 
-/* Begins a read; NULL: it is none for the cache. */
-static struct insitu__disk_read *insitu__disk_read_begin(struct insitu__disk *d, const char *key,
-    uint64_t offset, const struct iovec *iov, unsigned n_iov) {
-  struct insitu__disk_id id = {.name = d->name, .key = key, .offset = offset};
+/* Begins a read of the store of that name; NULL: it is none for the cache. */
+static struct insitu__disk_read *insitu__disk_read_begin(struct insitu__disk *d, const char *name,
+    const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov) {
+  struct insitu__disk_id id = {.name = name, .key = key, .offset = offset};
   bool apart = !insitu__store_key_valid(key);
   for (unsigned i = 0; i < n_iov; i++) {
     id.asked += iov[i].iov_len;
@@ -21247,12 +21381,12 @@ static struct insitu__disk_read *insitu__disk_read_begin(struct insitu__disk *d,
 
   *r = (struct insitu__disk_read){.disk = d,
       .id = id,
-      .hash = insitu__store_hash(d->seed, key) | 1,
+      .hash = insitu__store_hash(insitu__store_hash(d->seed, name), key) | 1,
       .to = iov,
       .n_to = n_iov,
       .room = r->room,
       .header = (void *)(r->iov + r->room),
-      .head = insitu__disk_header_bytes(d->name, key)};
+      .head = insitu__disk_header_bytes(name, key)};
   insitu__disk_path(&id, r->path);
   return r;
 }
@@ -21265,7 +21399,8 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
   struct insitu__store_tag own = {.size = UINT64_MAX};
   struct insitu__disk_read *r = NULL;
   if (!tag) tag = &own;
-  if (!tag->etag[0]) r = insitu__disk_read_begin(d, key, offset, iov, n_iov);
+  const char *name = base->front_name ? base->front_name : d->name;
+  if (!tag->etag[0]) r = insitu__disk_read_begin(d, name, key, offset, iov, n_iov);
   if (!r) return insitu__store_base_await(base, key, offset, iov, n_iov, tag, got, err);
 
   *got = 0;
@@ -21474,6 +21609,2822 @@ static insitu_status insitu__disk_open(struct insitu__disk *d, struct insitu__re
   if (status < 0) insitu__disk_close(d);
   else if (d->read_only) insitu__disk_trouble(d, "nothing can be kept in it", EROFS);
   return status;
+}
+
+/* >>virtual ------------------------------------------------------------------------------------ */
+/* Virtual archives: their chunks lie in other objects than the archive's own ones, in other
+ * archives, NetCDF, HDF5 or GRIB files. This section is what >>refs and other stores of this kind
+ * share: where targets may lie, the base stores that have them, and whether a target is still what
+ * it was when the reference to it was written.
+ *
+ *   url of a target ──split──► kind, root, key ──allowed?──► place: an open base store ──► extent
+ *     "s3://b/x.nc"             S3, "s3://b", "x.nc"     │
+ *                                                        └─ no: the error names the prefix to add
+ *
+ * A resolving store over several base stores does this:
+ *   - It opens its pool with insitu__virtual_open, which opens the archive's own base store (rooted
+ *     at its host or bucket, or at its directory) and sets s->pool and s->base. It closes the pool
+ *     with insitu__virtual_close.
+ *   - resolve_await asks insitu__virtual_find for the base store and the key of a target's url, on
+ *     the reactor thread; resolve_now asks insitu__virtual_find_now. x->room takes the key.
+ *   - It sets x->pin, and has .verify = insitu__virtual_verify in its ops.
+ *
+ * Where targets may lie: on the archive's own host or in its bucket, of a local archive below its
+ * own directory, and under desc.virtual_prefixes. The check is one of texts, after %XX are decoded
+ * and "." and ".." resolved. Services that tell credentials of the machine are refused always.
+ *
+ * Remote base stores share the connections, the limits and the table of versions of the first one,
+ * so that as many requests are in flight as of one store. Only the archive's own store gets what
+ * desc.options say of credentials; those of a local archive go to the stores of virtual_prefixes.
+ * Other stores get the rest of the options, and credentials of the environment.
+ *
+ * A target that the reference tells nothing of is pinned to what it was when it was read first:
+ * remote ones by >>remote, files here, in a table that forgets some where there are very many.
+ *
+ * State: struct insitu__virtual, one per store, which must not move. Places are opened on the
+ * reactor thread and never closed before the pool is; the other thread's functions see those that
+ * are there. Opening one reads credential files, and sends nothing. Nothing suspends. */
+
+#define INSITU__VIRTUAL_ROOT 300 /* bytes of a root, its end included */
+/* Entries of the table of files' versions: 32 bytes each, mapped when they are used. */
+#define INSITU__VIRTUAL_SEEN 65536u
+
+/* What a target's url says. */
+struct insitu__virtual_url {
+  int kind;                        /* INSITU__TEXT_URL_FILE or a remote one */
+  char root[INSITU__VIRTUAL_ROOT]; /* "https://host:8080", "s3://bucket"; of a file "" */
+  /* In the caller's memory. The key below the root, decoded; of a file its path without the first
+   * slash. */
+  char *key;
+  const char *query; /* of a web url, behind '?'; "": none */
+};
+
+/* Where targets may lie. */
+struct insitu__virtual_rule {
+  int kind;
+  char *root, *path; /* as those of a url; path: without slashes at its ends, "" is everything */
+  bool exact;        /* the path is a file's */
+};
+
+/* An open base store, and what it has the targets of. */
+struct insitu__virtual_place {
+  struct insitu__store store;
+  int kind;
+  uint64_t rule;      /* of files: the rule whose directory it is */
+  char *root, *query; /* of others */
+};
+
+struct insitu__virtual {
+  struct insitu__reactor *reactor;
+  const insitu_option *options; /* borrowed, as the prefixes: they outlive the pool */
+  uint64_t n_options;
+  const char *const *prefixes; /* of desc */
+  uint64_t n_prefixes;
+  struct insitu__virtual_rule *rule; /* growing array: the archive's own, and the prefixes */
+  char *directory;                   /* of relative urls, below the own rule's root */
+  struct insitu__store *remote;      /* the first remote place: its connections are everybody's */
+
+  /* place[0] is the archive's own. Any thread reads the first n_place. */
+  struct insitu__virtual_place *place[INSITU__MAX_PLACES];
+  atomic_uint n_place;
+
+  struct insitu__disk *front; /* the cache in front of remote places; NULL: none */
+
+  pthread_mutex_t lock;            /* of `seen`; any thread's */
+  struct insitu__store_seen *seen; /* versions of files that nothing else guards */
+};
+
+/* -- urls -- */
+
+/* Resolves "." and ".." in a path, in place, and strips slashes at its ends. twice: two slashes
+ * count as one. False: it leads out of the root, or a part of it is empty. */
+static bool insitu__virtual_normalise(char *path, bool twice) {
+  char *to = path;
+  const char *from = path + strspn(path, "/");
+  while (*from) {
+    uint64_t n = strcspn(from, "/");
+    bool none = n == 0 || (n == 1 && *from == '.');
+    bool up = n == 2 && from[0] == '.' && from[1] == '.';
+    if (up && to == path) return false;
+    if (!n && !twice) return false;
+    if (up) do
+        to--;
+      while (to > path && *to != '/');
+    if (!none && !up) {
+      if (to > path) *to++ = '/';
+      memmove(to, from, n);
+      to += n;
+    }
+    from += n + (from[n] == '/');
+  }
+  *to = 0;
+  return true;
+}
+
+/* An error about a target or a prefix. what: "target" or "virtual_prefixes". */
+static insitu_status insitu__virtual_refuse(
+    const char *what, const char *url, insitu_status status, const char *cause, insitu_error *err) {
+  char shown[400];
+  return insitu__error_set(
+      err, status, "%s '%s': %s", what, insitu__text_redact(url, shown, sizeof shown), cause);
+}
+
+#ifndef INSITU_NO_CURL
+/* Whether an IPv4 address is one of a service that tells credentials: all that are link-local, and
+ * those of Alibaba Cloud, Azure and Oracle Cloud that are not. */
+static bool insitu__virtual_tells_v4(uint32_t address) {
+  return address >> 16 == 0xA9FE || address == 0x646464C8 || address == 0xA83F8110 ||
+         address == 0xC00000C0;
+}
+
+/* Whether an IPv6 address is one, or an IPv4 address of one in IPv6's clothes. */
+static bool insitu__virtual_tells_v6(const unsigned char *a) {
+  static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff},
+                             nat64[12] = {0, 0x64, 0xff, 0x9b}, none[12] = {0},
+                             amazon[14] = {0xfd, 0, 0x0e, 0xc2}, google[14] = {0xfd, 0x20, 0, 0xce};
+  uint32_t last = (uint32_t)a[12] << 24 | (uint32_t)a[13] << 16 | (uint32_t)a[14] << 8 | a[15];
+  if (a[0] == 0xfe && (a[1] & 0xc0) == 0x80) return true;
+  if (!memcmp(a, amazon, 14) || !memcmp(a, google, 14)) return true;
+  bool inside = !memcmp(a, mapped, 12) || !memcmp(a, nat64, 12) || !memcmp(a, none, 12);
+  return inside && insitu__virtual_tells_v4(last);
+}
+
+/* Whether the host of a root, "https://host:80", is a service that tells credentials of the
+ * machine: by its name, or by its address in any way that systems read one. */
+static bool insitu__virtual_tells(const char *root) {
+  static const char *const names[] = {"metadata", "metadata.google.internal", "metadata.goog",
+      "instance-data", "instance-data.ec2.internal"};
+  char host[INSITU__VIRTUAL_ROOT];
+  unsigned char v6[16];
+  struct in_addr v4;
+  const char *p = strstr(root, "://");
+  if (!p) return false;
+  p += 3;
+  bool bracket = *p == '[';
+  p += bracket;
+  uint64_t n = strcspn(p, bracket ? "]%" : ":");
+  while (n && p[n - 1] == '.') n--; /* a dot ends a full name */
+  snprintf(host, sizeof host, "%.*s", (int)n, p);
+  for (size_t i = 0; i < INSITU__BASE_COUNT(names); i++)
+    if (!strcasecmp(host, names[i])) return true;
+  if (bracket) return inet_pton(AF_INET6, host, v6) == 1 && insitu__virtual_tells_v6(v6);
+  return inet_aton(host, &v4) && insitu__virtual_tells_v4(ntohl(v4.s_addr));
+}
+#endif
+
+/* Splits a remote url. Returns NULL, or what is wrong with it. */
+static const char *insitu__virtual_split_remote(
+    const char *url, struct insitu__virtual_url *out, char *key) {
+#ifndef INSITU_NO_CURL
+  static const char *const scheme[] = {"", "s3", "gs", "az"};
+  const char *too_long = "its path is too long";
+  out->query = "";
+  if (out->kind == INSITU__TEXT_URL_HTTP) {
+    struct insitu__settings_url u;
+    struct insitu__text_buffer base = {0};
+    const char *cause = insitu__settings_url_split(url, &u);
+    if (cause) return cause;
+    if (u.user) return "credentials stand in it, and may not";
+    insitu__settings_url_base(&u, &base);
+    bool fits = !base.failed && base.n < sizeof out->root;
+    if (fits) memcpy(out->root, base.text, base.n + 1);
+    bool failed = base.failed;
+    insitu__text_buffer_free(&base);
+    if (failed) return "no memory to read it";
+    int64_t n = insitu__text_unescape(u.path, u.n_path, key, INSITU__MAX_KEY);
+    if (n == -1) return "%% needs two hexadecimal digits, not 00";
+    if (!fits || n < 0) return too_long;
+    if (u.n_query) out->query = u.query;
+    return insitu__virtual_normalise(key, false) ? NULL : "its path leads out of its root";
+  }
+
+  const char *at = strstr(url, "://") + 3, *path = at + strcspn(at, "/");
+  uint64_t n = (uint64_t)(path - at);
+  int kind = out->kind - INSITU__TEXT_URL_HTTP;
+  if (!n || n + 6 > sizeof out->root) return "its bucket or container is no name of one";
+  snprintf(out->root, sizeof out->root, "%s://%.*s", scheme[kind], (int)n, at);
+  if (memchr(at, '@', n)) /* the account's host is a part of the root, and the scheme counts */
+    snprintf(out->root, sizeof out->root, "abfss://%.*s", (int)n, at);
+  path += strspn(path, "/") > 0;
+  if (strlen(path) >= INSITU__MAX_KEY) return too_long;
+  snprintf(key, INSITU__MAX_KEY, "%s", path);
+  return NULL;
+#else
+  (void)url, (void)out, (void)key;
+  return "this program was built with INSITU_NO_CURL, which leaves remote stores out";
+#endif
+}
+
+/* Splits a url or a path; a relative one is one below v->directory, or where v is NULL below the
+ * working directory. key: INSITU__MAX_KEY bytes. Returns NULL, or what is wrong with it. */
+static const char *insitu__virtual_split(
+    const struct insitu__virtual *v, const char *url, struct insitu__virtual_url *out, char *key) {
+  char path[INSITU__MAX_KEY], above[INSITU__MAX_KEY] = "";
+  insitu_error refused = {0};
+  *out = (struct insitu__virtual_url){.key = key, .query = ""};
+  key[0] = 0;
+  if (!url[0]) return "it is empty";
+  if (insitu__text_url_parse(url, &out->kind, path, sizeof path, &refused))
+    return "it is no path, and no url of file, http, https, s3, gs or az";
+  if (out->kind == INSITU__TEXT_URL_MEMORY || out->kind == INSITU__TEXT_URL_ZIP)
+    return "targets are objects of a file system, of a web server, or of s3, gs or az";
+  if (out->kind >= INSITU__TEXT_URL_HTTP) return insitu__virtual_split_remote(url, out, key);
+
+  bool relative = path[0] != '/';
+  if (relative && v) {
+    const struct insitu__virtual_rule *own = &v->rule[0];
+    out->kind = own->kind;
+    snprintf(out->root, sizeof out->root, "%s", own->root);
+    snprintf(above, sizeof above, "%s", v->directory);
+  } else if (relative && !getcwd(above, sizeof above)) {
+    return "the working directory has no path";
+  }
+  int n = snprintf(key, INSITU__MAX_KEY, "%s/%s", above, path);
+  if (n < 0 || n >= INSITU__MAX_KEY) return "its path is too long";
+  return insitu__virtual_normalise(key, true) ? NULL : "its path leads out of its root";
+}
+
+/* -- rules -- */
+
+/* The rule that allows a target; -1: none does. */
+static int64_t insitu__virtual_allowed(
+    const struct insitu__virtual *v, const struct insitu__virtual_url *u) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(v->rule); i++) {
+    const struct insitu__virtual_rule *r = &v->rule[i];
+    uint64_t n = strlen(r->path);
+    if (r->kind != u->kind || strcmp(r->root, u->root) || strncmp(u->key, r->path, n)) continue;
+    if (!n || !u->key[n] || u->key[n] == '/') return (int64_t)i;
+  }
+  return -1;
+}
+
+/* The error for a target outside of all rules. */
+static insitu_status insitu__virtual_forbid(const struct insitu__virtual *v, const char *url,
+    const struct insitu__virtual_url *u, insitu_error *err) {
+  char shown[400], above[700];
+  bool file = u->kind == INSITU__TEXT_URL_FILE, far = v->rule[0].kind != INSITU__TEXT_URL_FILE;
+  const char *end = strrchr(u->key, '/');
+  insitu__text_redact(url, shown, sizeof shown);
+  int n = end ? (int)insitu__base_min((uint64_t)(end - u->key), 300) : 0;
+  snprintf(above, sizeof above, "%s/%.*s", u->root, n, u->key);
+  const char *where = "on another host or in another bucket than the archive";
+  if (file) where = far ? "on this machine, and the archive does not" : "outside its directory";
+  return insitu__error_set(err, INSITU_E_ARG,
+      "target '%s': it lies %s; if you trust the archive with it, add '%s' to virtual_prefixes "
+      "(--virtual-prefix)",
+      shown, where, above);
+}
+
+/* Adds a rule; its texts are copied. */
+static insitu_status insitu__virtual_rule_add(
+    struct insitu__virtual *v, int kind, const char *root, const char *path, insitu_error *err) {
+  struct insitu__virtual_rule r = {.kind = kind,
+      .root = insitu__mem_text(root, strlen(root)),
+      .path = insitu__mem_text(path, strlen(path))};
+  if (r.root && r.path && INSITU__ARRAY_PUSH(v->rule, r)) return INSITU_OK;
+  insitu__mem_free(r.root);
+  insitu__mem_free(r.path);
+  return insitu__store_no_memory(err);
+}
+
+/* Adds the rules of desc.virtual_prefixes. */
+static insitu_status insitu__virtual_rules(
+    struct insitu__virtual *v, const insitu_loader_desc *desc, insitu_error *err) {
+  for (uint64_t i = 0; i < desc->n_virtual_prefixes; i++) {
+    const char *prefix = desc->virtual_prefixes[i];
+    char key[INSITU__MAX_KEY], path[INSITU__MAX_KEY + 1];
+    struct insitu__virtual_url u;
+    struct stat info;
+    const char *cause = insitu__virtual_split(NULL, prefix, &u, key);
+    if (!cause && u.query[0]) cause = "a prefix has no query";
+#ifndef INSITU_NO_CURL
+    if (!cause && u.kind == INSITU__TEXT_URL_HTTP && insitu__virtual_tells(u.root))
+      cause = "it is a service that tells credentials of this machine, which no archive may ask";
+#endif
+    if (cause) return insitu__virtual_refuse("virtual_prefixes", prefix, INSITU_E_ARG, cause, err);
+    uint64_t n = strlen(key);
+    while (n && key[n - 1] == '/') key[--n] = 0;
+    insitu_status status = insitu__virtual_rule_add(v, u.kind, u.root, key, err);
+    if (status < 0) return status;
+    snprintf(path, sizeof path, "/%s", key);
+    v->rule[i + 1].exact =
+        u.kind == INSITU__TEXT_URL_FILE && !stat(path, &info) && !S_ISDIR(info.st_mode);
+  }
+  return INSITU_OK;
+}
+
+/* -- places -- */
+
+/* Puts the cache in front of a remote place. Names that are too long are not cached: the cache has
+ * no room for them. */
+static insitu_status insitu__virtual_front_one(
+    struct insitu__virtual *v, struct insitu__store *s, insitu_error *err) {
+  struct insitu__text_buffer name = {0};
+  if (!v->front || !s->ops->remote) return INSITU_OK;
+  bool made = s->ops->whole_name(s, &name);
+  if (made && name.n < INSITU__MAX_KEY) s->front_name = insitu__mem_text(name.text, name.n);
+  bool failed = !made || (name.n < INSITU__MAX_KEY && !s->front_name);
+  insitu__text_buffer_free(&name);
+  if (failed) return insitu__store_no_memory(err);
+  if (!s->front_name) return INSITU_OK;
+  s->front = v->front;
+  s->front_await = insitu__disk_read_await;
+  return INSITU_OK;
+}
+
+/* Puts a cache in front of all remote places, those that are opened later too. */
+static insitu_status insitu__virtual_front(
+    struct insitu__virtual *v, struct insitu__disk *front, insitu_error *err) {
+  insitu_status status = INSITU_OK;
+  v->front = front;
+  for (unsigned i = 0; !status && i < v->n_place; i++)
+    status = insitu__virtual_front_one(v, &v->place[i]->store, err);
+  return status;
+}
+
+#ifndef INSITU_NO_CURL
+/* Whether an option goes to stores that are not the archive's own: it is not about credentials. */
+static bool insitu__virtual_goes_on(int kind, int setting) {
+  switch (setting) {
+  case INSITU__SETTINGS_SKIP:
+  case INSITU__SETTINGS_ALLOW_HTTP:
+  case INSITU__SETTINGS_ENVIRONMENT:
+  case INSITU__SETTINGS_VHOST:
+  case INSITU__SETTINGS_PAYER:
+  case INSITU__SETTINGS_EMULATOR:
+  case INSITU__SETTINGS_NO_IMDS:
+  case INSITU__SETTINGS_ENDPOINT:
+  case INSITU__SETTINGS_REGION:
+  case INSITU__SETTINGS_PROJECT: return true;
+  case INSITU__SETTINGS_ID: return kind == INSITU__CLOUD_AZURE; /* there it is the account's name */
+  default: return false;
+  }
+}
+
+/* Whether a remote rule is of a kind that has this option. */
+static bool insitu__virtual_knows(const struct insitu__virtual *v, const char *option) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(v->rule); i++) {
+    int kind = v->rule[i].kind - INSITU__TEXT_URL_HTTP;
+    if (kind >= 0 && insitu__settings_find(kind, option)) return true;
+  }
+  return false;
+}
+
+/* Opens a remote place. own: the url is that of the archive itself, or on its host or in its
+ * bucket. An option that the kind of this url lacks is left out where another rule's kind has it;
+ * if none has it, opening refuses it. */
+static insitu_status insitu__virtual_open_remote(struct insitu__virtual *v, struct insitu__store *s,
+    int kind, const char *url, bool own, insitu_error *err) {
+  insitu_loader_desc desc = {.url = url};
+  uint64_t n = v->n_options;
+  bool all = own || v->rule[0].kind == INSITU__TEXT_URL_FILE;
+  insitu_option *options = insitu__mem_alloc(n, sizeof *options);
+  if (!options) return insitu__store_no_memory(err);
+
+  for (uint64_t i = 0; i < n; i++) {
+    const insitu_option *o = &v->options[i];
+    const struct insitu__settings_name *row = insitu__settings_find(kind, o->key);
+    bool wanted = row ? all || insitu__virtual_goes_on(kind, row->setting)
+                      : !insitu__virtual_knows(v, o->key);
+    if (wanted) options[desc.n_options++] = *o;
+  }
+  desc.options = options;
+  insitu_status status = insitu__remote_open(s, kind, &desc, v->remote, err);
+  insitu__mem_free(options);
+  if (!status && !v->remote) v->remote = s;
+  return status;
+}
+#endif
+
+/* Opens the base store of a place; its `rule`, or its root and query, are set. */
+static insitu_status insitu__virtual_open_store(
+    struct insitu__virtual *v, struct insitu__virtual_place *p, insitu_error *err) {
+  struct insitu__store *s = &p->store;
+  s->reactor = v->reactor;
+  if (p->kind == INSITU__TEXT_URL_FILE) {
+    const struct insitu__virtual_rule *r = &v->rule[p->rule];
+    const char *end = r->exact ? strrchr(r->path, '/') : NULL;
+    uint64_t n = r->exact ? (end ? (uint64_t)(end - r->path) : 0) : strlen(r->path);
+    char path[INSITU__MAX_KEY + 1];
+    snprintf(path, sizeof path, "/%.*s", (int)n, r->path);
+    s->url = insitu__mem_text(path, strlen(path));
+    return s->url ? insitu__store_file_open(s, path, err) : insitu__store_no_memory(err);
+  }
+
+#ifndef INSITU_NO_CURL
+  struct insitu__text_buffer url = {.secret = true};
+  insitu_status status = INSITU_OK;
+  bool own = !strcmp(p->root, v->rule[0].root) && p->kind == v->rule[0].kind;
+  insitu__text_buffer_printf(&url, "%s%s%s", p->root, p->query[0] ? "?" : "", p->query);
+  if (url.failed) status = insitu__store_no_memory(err);
+  else
+    status = insitu__virtual_open_remote(v, s, p->kind - INSITU__TEXT_URL_HTTP, url.text, own, err);
+  insitu__text_buffer_free(&url);
+  return status ? status : insitu__virtual_front_one(v, s, err);
+#else
+  return insitu__store_no_memory(err); /* split refuses remote urls before */
+#endif
+}
+
+static void insitu__virtual_place_free(struct insitu__virtual_place *p) {
+  if (!p) return;
+  insitu__store_close(&p->store);
+  insitu__mem_free(p->root);
+  insitu__mem_free_secret(p->query, p->query ? strlen(p->query) : 0);
+  insitu__mem_free(p);
+}
+
+/* A new place, which is not open yet; NULL: no memory. */
+static struct insitu__virtual_place *insitu__virtual_place_new(
+    int kind, uint64_t rule, const char *root, const char *query) {
+  struct insitu__virtual_place *p = insitu__mem_alloc(1, sizeof *p);
+  if (!p) return NULL;
+  p->kind = kind;
+  p->rule = rule;
+  p->root = insitu__mem_text(root, strlen(root));
+  p->query = insitu__mem_text(query, strlen(query));
+  if (p->root && p->query) return p;
+  insitu__virtual_place_free(p);
+  return NULL;
+}
+
+/* The open place of a target that a rule allows; NULL: it is not open yet. A target of the
+ * archive's own host without a query is one of the own place, whose query it gets. Any thread. */
+static struct insitu__virtual_place *insitu__virtual_place_of(
+    const struct insitu__virtual *v, const struct insitu__virtual_url *u, uint64_t rule) {
+  unsigned n = atomic_load_explicit(&v->n_place, memory_order_acquire);
+  for (unsigned i = 0; i < n; i++) {
+    struct insitu__virtual_place *p = v->place[i];
+    if (p->kind != u->kind) continue;
+    if (u->kind == INSITU__TEXT_URL_FILE) {
+      if (p->rule == rule) return p;
+    } else if (!strcmp(p->root, u->root) && (!strcmp(p->query, u->query) || (!i && !u->query[0]))) {
+      return p;
+    }
+  }
+  return NULL;
+}
+
+/* Adds a place and opens it. */
+static insitu_status insitu__virtual_place_add(struct insitu__virtual *v, const char *url,
+    const struct insitu__virtual_url *u, uint64_t rule, struct insitu__virtual_place **out,
+    insitu_error *err) {
+  unsigned n = v->n_place;
+  *out = NULL;
+  if (n == INSITU__MAX_PLACES)
+    return insitu__virtual_refuse("target", url, INSITU_E_UNSUPPORTED,
+        "the archive's targets lie in more than INSITU__MAX_PLACES (256) buckets, hosts or "
+        "queries; copy them to fewer",
+        err);
+  struct insitu__virtual_place *p = insitu__virtual_place_new(u->kind, rule, u->root, u->query);
+  if (!p) return insitu__store_no_memory(err);
+  insitu_status status = insitu__virtual_open_store(v, p, err);
+  if (status < 0) {
+    if (v->remote == &p->store) v->remote = NULL;
+    insitu__virtual_place_free(p);
+    return status;
+  }
+  v->place[n] = *out = p;
+  atomic_store_explicit(&v->n_place, n + 1, memory_order_release);
+  return INSITU_OK;
+}
+
+/* Cuts the part of a file's path that its place is the directory of. */
+static void insitu__virtual_cut(
+    const struct insitu__virtual *v, uint64_t rule, struct insitu__virtual_url *u) {
+  const struct insitu__virtual_rule *r = &v->rule[rule];
+  if (u->kind != INSITU__TEXT_URL_FILE) return;
+  uint64_t n = strlen(r->path);
+  if (r->exact) {
+    const char *end = strrchr(r->path, '/');
+    n = end ? (uint64_t)(end - r->path) : 0;
+  }
+  n += u->key[n] == '/';
+  memmove(u->key, u->key + n, strlen(u->key + n) + 1);
+}
+
+/* Checks a target's url, and splits it: *rule allows it. */
+static insitu_status insitu__virtual_check(const struct insitu__virtual *v, const char *url,
+    struct insitu__virtual_url *u, char *key, uint64_t *rule, insitu_error *err) {
+  const char *cause = insitu__virtual_split(v, url, u, key);
+  if (cause) return insitu__virtual_refuse("target", url, INSITU_E_FORMAT, cause, err);
+#ifndef INSITU_NO_CURL
+  if (u->kind == INSITU__TEXT_URL_HTTP && insitu__virtual_tells(u->root))
+    return insitu__virtual_refuse("target", url, INSITU_E_ARG,
+        "it is a service that tells credentials of this machine: the archive is hostile, or its "
+        "author's machine is",
+        err);
+#endif
+  int64_t allowed = insitu__virtual_allowed(v, u);
+  if (allowed < 0) return insitu__virtual_forbid(v, url, u, err);
+  *rule = (uint64_t)allowed;
+  if (insitu__store_key_valid(key)) return INSITU_OK;
+  return insitu__virtual_refuse("target", url, INSITU_E_FORMAT,
+      "it names no object: its path has parts without a name, or is too long", err);
+}
+
+/* Where a target lies: its base store, and its key there, in the INSITU__MAX_KEY bytes at `key`.
+ * Opens the base store where it is not open yet, which sends nothing and does not suspend. Reactor
+ * thread. */
+static insitu_status insitu__virtual_find(struct insitu__virtual *v, const char *url,
+    struct insitu__store **store, char *key, insitu_error *err) {
+  struct insitu__virtual_url u;
+  uint64_t rule = 0;
+  *store = NULL;
+  insitu_status status = insitu__virtual_check(v, url, &u, key, &rule, err);
+  if (status < 0) return status;
+  struct insitu__virtual_place *p = insitu__virtual_place_of(v, &u, rule);
+  if (!p) status = insitu__virtual_place_add(v, url, &u, rule, &p, err);
+  if (status < 0) return status;
+  insitu__virtual_cut(v, rule, &u);
+  *store = &p->store;
+  return INSITU_OK;
+}
+
+/* The same on any thread; NULL: insitu__virtual_find is to be asked, which may refuse it. */
+__attribute__((unused)) static struct insitu__store *insitu__virtual_find_now(
+    struct insitu__virtual *v, const char *url, char *key) {
+  struct insitu__virtual_url u;
+  uint64_t rule;
+  insitu_error refused = {.status = INSITU_E_ARG}; /* which stays */
+  if (insitu__virtual_check(v, url, &u, key, &rule, &refused)) return NULL;
+  struct insitu__virtual_place *p = insitu__virtual_place_of(v, &u, rule);
+  if (p) insitu__virtual_cut(v, rule, &u);
+  return p ? &p->store : NULL;
+}
+
+/* -- pins -- */
+
+/* A pin of which nothing is known. */
+static const struct insitu__store_pin insitu__virtual_no_pin = {
+    .size = UINT64_MAX, .modified = INT64_MIN};
+
+/* The pin's form of an ETag, with or without its quotes. */
+static uint64_t insitu__virtual_etag(const char *etag, uint64_t n) {
+  struct insitu__http_version v = insitu__http_no_version;
+  char quoted[INSITU__HTTP_ETAG + 2];
+  if (!n || etag[0] == '"' || (n > 2 && !memcmp(etag, "W/", 2)) || n >= INSITU__HTTP_ETAG) {
+    insitu__http_version_etag(&v, etag, n);
+    return v.etag;
+  }
+  int length = snprintf(quoted, sizeof quoted, "\"%.*s\"", (int)n, etag);
+  insitu__http_version_etag(&v, quoted, (uint64_t)length);
+  return v.etag;
+}
+
+/* Compares a file's version with what it was when it was read first, and notes it. */
+static bool insitu__virtual_as_before(struct insitu__virtual *v,
+    const struct insitu__store_extent *x, const struct insitu__http_version *version) {
+  uint64_t hash = insitu__store_hash((uintptr_t)x->base, x->key) | 1;
+  pthread_mutex_lock(&v->lock);
+  struct insitu__store_seen *seen = insitu__store_seen(v->seen, INSITU__VIRTUAL_SEEN, hash);
+  bool same = seen->hash != hash || seen->version.etag == version->etag;
+  if (seen->hash != hash) *seen = (struct insitu__store_seen){hash, *version};
+  pthread_mutex_unlock(&v->lock);
+  return same;
+}
+
+/* Whether the object that a read has found is the one that a pin means: NULL, or why not. */
+static const char *insitu__virtual_differs(const struct insitu__store_pin *pin,
+    const struct insitu__http_version *now, bool any_etag, bool remote) {
+  bool etag = pin->etag && remote && !any_etag, modified = pin->modified != INT64_MIN && !any_etag;
+  bool size = pin->size != UINT64_MAX, compared = false;
+  if (size && now->total != UINT64_MAX) {
+    if (now->total != pin->size) return "its size is another";
+    compared = true;
+  }
+  if (etag && now->etag) {
+    if (now->etag != pin->etag) return "its ETag is another";
+    compared = true;
+  }
+  if (modified && now->modified) {
+    int32_t later = (int32_t)(now->modified - insitu__http_version_modified(pin->modified));
+    if (pin->or_older ? later > 0 : later) return "it was modified since";
+    compared = true;
+  }
+  if (compared || (!size && !etag && !modified)) return NULL;
+  return "its server tells nothing that could show whether it is the same";
+}
+
+/* See struct insitu__store_ops: of a store with a pool. */
+static insitu_status insitu__virtual_verify(struct insitu__store *s,
+    const struct insitu__store_extent *x, const struct insitu__store_tag *tag, insitu_error *err) {
+  const struct insitu__http_version *now = &tag->version;
+  bool remote = x->base->ops->remote;
+  if (now->total == UINT64_MAX && !now->etag && !now->modified && !tag->size) return INSITU_OK;
+  const char *cause = insitu__virtual_differs(&x->pin, now, x->base->any_etag, remote);
+  if (cause)
+    return insitu__error_set(err, INSITU_E_CHANGED,
+        "store '%.300s', object '%.300s': it is not the one that the references were made of: "
+        "%s; write the references again",
+        x->base->url, x->key, cause);
+  if (remote || insitu__virtual_as_before(s->pool, x, now)) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_CHANGED,
+      "store '%.300s', object '%.300s': the file changed since it was read first; it must not "
+      "change while the archive is open",
+      x->base->url, x->key);
+}
+
+/* -- opening -- */
+
+/* A zeroed one is fine. After the reactor. */
+static void insitu__virtual_close(struct insitu__virtual *v) {
+  if (!v->reactor) return;
+  /* the first remote place owns what the others use */
+  struct insitu__virtual_place *first = NULL;
+  for (unsigned i = v->n_place; i-- > 0;)
+    if (&v->place[i]->store == v->remote) first = v->place[i];
+    else insitu__virtual_place_free(v->place[i]);
+  insitu__virtual_place_free(first);
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(v->rule); i++) {
+    insitu__mem_free(v->rule[i].root);
+    insitu__mem_free(v->rule[i].path);
+  }
+  INSITU__ARRAY_FREE(v->rule);
+  insitu__mem_free(v->directory);
+  if (v->seen) insitu__mem_unmap(v->seen, INSITU__VIRTUAL_SEEN * sizeof *v->seen);
+  pthread_mutex_destroy(&v->lock);
+  memset(v, 0, sizeof *v);
+}
+
+/* The rule of the archive itself, from the url of its file or directory; `name` is its key in the
+ * own place, and v->directory what relative urls count from. */
+static insitu_status insitu__virtual_own_rule(struct insitu__virtual *v,
+    const struct insitu__virtual_url *u, bool file, char *name, insitu_error *err) {
+  const char *end = strrchr(u->key, '/');
+  uint64_t above = end ? (uint64_t)(end - u->key) : 0;
+  bool local = u->kind == INSITU__TEXT_URL_FILE;
+  if (!file) above = strlen(u->key);
+
+  snprintf(name, INSITU__MAX_KEY, "%s", u->key);
+  v->directory = insitu__mem_text(u->key, above);
+  if (!v->directory) return insitu__store_no_memory(err);
+  if (local && !file) name[0] = 0;
+  else if (local && end) memmove(name, name + above + 1, strlen(name + above + 1) + 1);
+  return insitu__virtual_rule_add(v, u->kind, u->root, local ? v->directory : "", err);
+}
+
+/* Opens the own place of a remote archive: the url's user and query count for all of it. */
+static insitu_status insitu__virtual_own_place(struct insitu__virtual *v,
+    const struct insitu__virtual_url *u, const char *given, insitu_error *err) {
+  struct insitu__virtual_place *p = insitu__virtual_place_new(u->kind, 0, u->root, u->query);
+  if (!p) return insitu__store_no_memory(err);
+  v->place[0] = p;
+  v->n_place = 1;
+  p->store.reactor = v->reactor;
+  if (u->kind == INSITU__TEXT_URL_FILE) return insitu__virtual_open_store(v, p, err);
+
+#ifndef INSITU_NO_CURL
+  struct insitu__text_buffer url = {.secret = true};
+  const char *from = strstr(given, "://") + 3;
+  uint64_t n = strcspn(from, "/?#");
+  bool query = u->kind == INSITU__TEXT_URL_HTTP && u->query[0];
+  insitu__text_buffer_printf(
+      &url, "%.*s%s%s", (int)(from + n - given), given, query ? "?" : "", query ? u->query : "");
+  insitu_status status = INSITU_OK;
+  if (url.failed) status = insitu__store_no_memory(err);
+  else
+    status = insitu__virtual_open_remote(
+        v, &p->store, u->kind - INSITU__TEXT_URL_HTTP, url.text, true, err);
+  insitu__text_buffer_free(&url);
+  return status;
+#else
+  (void)given;
+  return insitu__store_no_memory(err); /* insitu__virtual_split refuses remote urls before */
+#endif
+}
+
+/* Opens the pool of an archive, its own place, and the first remote place where there may be one.
+ * s: the store that resolves, with its reactor; s->base becomes the place that answers for all.
+ * file: desc->url is that of a file, else of a directory. name: INSITU__MAX_KEY bytes for the key
+ * of the file or the directory in the own place, &v->place[0]->store; "" of a local directory.
+ * insitu__virtual_close in any case. */
+static insitu_status insitu__virtual_open(struct insitu__virtual *v, struct insitu__store *s,
+    const insitu_loader_desc *desc, bool file, char *name, insitu_error *err) {
+  char key[INSITU__MAX_KEY], plain[INSITU__MAX_KEY];
+  struct insitu__virtual_url u;
+  v->reactor = s->reactor;
+  v->options = desc->options;
+  v->n_options = desc->n_options;
+  v->prefixes = desc->virtual_prefixes;
+  v->n_prefixes = desc->n_virtual_prefixes;
+  pthread_mutex_init(&v->lock, NULL);
+  v->seen = insitu__mem_map(INSITU__VIRTUAL_SEEN * sizeof *v->seen);
+  if (!v->seen) return insitu__store_no_memory(err);
+
+  /* a user in the url is for the own place alone, and no part of the root */
+  const char *url = desc->url, *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : NULL;
+  uint64_t n = host ? strcspn(host, "/?#") : 0;
+  const char *user = host && !strncasecmp(url, "http", 4) ? memrchr(host, '@', n) : NULL;
+  if (user) {
+    snprintf(plain, sizeof plain, "%.*s%s", (int)(host - url), url, user + 1);
+    if (strlen(user) > sizeof plain - 16) return insitu__store_no_memory(err);
+    url = plain;
+  }
+  const char *cause = insitu__virtual_split(NULL, url, &u, key);
+  if (cause) return insitu__error_set(err, INSITU_E_ARG, "store '%.400s': %s", s->url, cause);
+
+  insitu_status status = insitu__virtual_own_rule(v, &u, file, name, err);
+  if (!status) status = insitu__virtual_rules(v, desc, err);
+  if (!status) status = insitu__virtual_own_place(v, &u, desc->url, err);
+  for (uint64_t i = 1; !status && !v->remote && i < INSITU__ARRAY_LEN(v->rule); i++) {
+    struct insitu__virtual_url first = {.kind = v->rule[i].kind, .query = ""};
+    struct insitu__virtual_place *p;
+    if (first.kind == INSITU__TEXT_URL_FILE) continue;
+    snprintf(first.root, sizeof first.root, "%s", v->rule[i].root);
+    status = insitu__virtual_place_add(v, first.root, &first, i, &p, err);
+  }
+  if (status < 0) return status;
+  s->pool = v;
+  s->base = v->remote ? v->remote : &v->place[0]->store;
+  return INSITU_OK;
+}
+
+/* >>refs --------------------------------------------------------------------------------------- */
+/* References: which bytes of which target each object of a virtual archive is. This section is the
+ * tables, whoever fills them (>>kerchunk, >>refstore), and how a key is found in them.
+ *
+ *   key "t2m/12.0.3" ──split──► prefix "t2m/", separator '.', place (12, 0, 3)
+ *                                  │ hash
+ *                                  ▼
+ *                               table ──► dense    entries in C order of its grid, 16 bytes each
+ *                                         sparse   sorted by place, 24 bytes each
+ *                                         file     dense, in the archive's own file (>>refstore)
+ *                                         pieces   chunks of other Zarr archives
+ *   other keys (metadata)   ──► objects, sorted: their bytes
+ *
+ * A key's split is a matter of its text alone: no metadata are needed to fill a table, and an array
+ * may stand behind its chunks in the text that is read. A key with several numbers at its end may
+ * be looked up in several tables, that with the most numbers first.
+ *
+ * While a sparse table is filled, a place is packed into 64 bits, as many for each axis as its
+ * largest number takes. When a number does not fit, all places are packed anew.
+ *
+ * State: struct insitu__refs, which is filled on one thread, and from insitu__refs_finish on
+ * fixed: any thread may look keys up. Nothing suspends. */
+
+/* Targets of entries that have none. */
+enum { INSITU__REFS_INLINE = 0xFFFFFE, INSITU__REFS_ABSENT = 0xFFFFFF };
+#define INSITU__REFS_LENGTH ((UINT64_C(1) << 40) - 1) /* bits of a length; all: the whole object */
+/* How a table's entries are kept. */
+enum { INSITU__REFS_DENSE, INSITU__REFS_SPARSE, INSITU__REFS_FILE, INSITU__REFS_PIECES };
+
+/* One chunk. Also in files, little-endian. */
+struct insitu__refs_entry {
+  uint64_t offset;
+  uint64_t where; /* the low 40 bits: bytes; the high 24: the target's number */
+};
+
+struct insitu__refs_cell {
+  uint64_t place; /* packed */
+  struct insitu__refs_entry entry;
+};
+
+/* A part of an array that is an array of another Zarr archive. */
+struct insitu__refs_piece {
+  unsigned axis;
+  uint64_t first, count; /* along the axis, of chunks */
+  struct insitu__store *base;
+  uint64_t key; /* offset in refs.text: what stands before the chunk's first number there */
+  char separator;
+};
+
+struct insitu__refs_table {
+  uint64_t prefix; /* offset in refs.text */
+  uint64_t n_prefix;
+  unsigned ndim;
+  char separator; /* between numbers; 0 where there are fewer than two */
+  int kind;
+  uint64_t n;                      /* entries, of a sparse table cells, or pieces */
+  uint64_t grid[INSITU__MAX_DIMS]; /* chunks along each axis; of a sparse one the largest + 1 */
+  struct insitu__refs_entry *entry;
+  struct insitu__refs_cell *cell; /* sparse, and while the table is filled */
+  uint64_t cap;
+  unsigned char bits[INSITU__MAX_DIMS]; /* of a packed place */
+  uint64_t at;                          /* of a file's table: its offset */
+  struct insitu__refs_piece *piece;
+};
+
+/* What is known of a target. 24 bytes. */
+struct insitu__refs_pin {
+  uint64_t etag, size;
+  int64_t modified;
+};
+
+/* An object whose bytes are here. */
+struct insitu__refs_object {
+  uint64_t key, at, n; /* offsets in refs.text and refs.bytes */
+};
+
+struct insitu__refs {
+  struct insitu__text_buffer text;  /* keys and prefixes, NUL-terminated */
+  struct insitu__text_buffer bytes; /* of objects, and of chunks that are inline */
+
+  struct insitu__refs_table *table; /* growing array */
+  uint32_t *slot;                   /* numbers of tables + 1, by hash; a power of two of them */
+  uint64_t n_slots, seed;
+  uint64_t last; /* the table that was filled last */
+
+  struct insitu__refs_object *found; /* growing array, until insitu__refs_finish */
+  insitu_object *object;
+  const insitu_object **sorted; /* by insitu__store_order */
+  uint64_t n_objects;
+
+  uint64_t *target;             /* growing array: place << 48 | offset of its key in refs.text */
+  struct insitu__refs_pin *pin; /* one for each, or NULL: nothing is known of any */
+  uint64_t n_entries, n_pieces; /* chunks that were referred to; and parts of arrays */
+};
+
+/* A key, split. */
+struct insitu__refs_key {
+  unsigned ndim;
+  char separator;
+  uint64_t at[INSITU__MAX_DIMS];    /* the numbers, the last one first */
+  uint64_t begin[INSITU__MAX_DIMS]; /* where each begins in the text */
+};
+
+static void insitu__refs_free(struct insitu__refs *r) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->table); i++) {
+    insitu__mem_free(r->table[i].entry);
+    insitu__mem_free(r->table[i].cell);
+    insitu__mem_free(r->table[i].piece);
+  }
+  INSITU__ARRAY_FREE(r->table);
+  INSITU__ARRAY_FREE(r->found);
+  INSITU__ARRAY_FREE(r->target);
+  insitu__mem_free(r->pin);
+  insitu__mem_free(r->slot);
+  insitu__mem_free(r->object);
+  insitu__mem_free(r->sorted);
+  insitu__text_buffer_free(&r->text);
+  insitu__text_buffer_free(&r->bytes);
+  memset(r, 0, sizeof *r);
+}
+
+static void insitu__refs_init(struct insitu__refs *r) {
+  memset(r, 0, sizeof *r);
+  r->text.limit = r->bytes.limit = INSITU__MAX_REFS_BYTES;
+  r->seed = insitu__order_mix((uint64_t)insitu__base_now() ^ (uintptr_t)r);
+}
+
+static insitu_status insitu__refs_no_memory(insitu_error *err) {
+  return insitu__error_set(
+      err, INSITU_E_NOMEM, "no memory for its references; give the process more memory");
+}
+
+/* -- keys -- */
+
+/* Splits a key: the numbers at its end, with one separator between all of them. A number is written
+ * without zeros before it, and fits 62 bits. */
+static void insitu__refs_split(const char *key, uint64_t n, struct insitu__refs_key *k) {
+  uint64_t end = n;
+  k->ndim = 0;
+  k->separator = 0;
+  while (end && k->ndim < INSITU__MAX_DIMS) {
+    uint64_t begin = end, value = 0;
+    while (begin && insitu__text_is_digit(key[begin - 1])) begin--;
+    uint64_t digits = end - begin;
+    if (!digits || digits > 18 || (digits > 1 && key[begin] == '0')) return;
+    for (uint64_t i = begin; i < end; i++) value = value * 10 + (uint64_t)(key[i] - '0');
+    char before = begin ? key[begin - 1] : '/';
+    if (before != '/' && before != '.') return;
+    k->at[k->ndim] = value;
+    k->begin[k->ndim++] = begin;
+    if (!begin) return;
+    if (k->separator && k->separator != before) return;
+    if (key[begin - 1] != '/' && key[begin - 1] != '.') return;
+    k->separator = before;
+    end = begin - 1;
+  }
+}
+
+/* The separator that a table of so many numbers is known by. */
+static char insitu__refs_separator(const struct insitu__refs_key *k, unsigned ndim) {
+  return ndim < 2 ? 0 : k->separator;
+}
+
+static uint64_t insitu__refs_hash(
+    const struct insitu__refs *r, const char *prefix, uint64_t n, unsigned ndim, char separator) {
+  return insitu__http_hash(r->seed ^ ((uint64_t)ndim << 8 | (unsigned char)separator), prefix, n);
+}
+
+static bool insitu__refs_is(const struct insitu__refs *r, const struct insitu__refs_table *t,
+    const char *prefix, uint64_t n, unsigned ndim, char separator) {
+  return t->ndim == ndim && t->separator == separator && t->n_prefix == n &&
+         !memcmp(r->text.text + t->prefix, prefix, n);
+}
+
+/* The number of a table; -1: there is none. */
+static int64_t insitu__refs_find(
+    const struct insitu__refs *r, const char *prefix, uint64_t n, unsigned ndim, char separator) {
+  if (!r->n_slots) return -1;
+  for (uint64_t i = insitu__refs_hash(r, prefix, n, ndim, separator);; i++) {
+    uint32_t slot = r->slot[i & (r->n_slots - 1)];
+    if (!slot) return -1;
+    if (insitu__refs_is(r, &r->table[slot - 1], prefix, n, ndim, separator)) return slot - 1;
+  }
+}
+
+/* Puts a table's number into its slot. */
+static void insitu__refs_hook(struct insitu__refs *r, uint32_t number) {
+  const struct insitu__refs_table *t = &r->table[number];
+  uint64_t i = insitu__refs_hash(r, r->text.text + t->prefix, t->n_prefix, t->ndim, t->separator);
+  while (r->slot[i & (r->n_slots - 1)]) i++;
+  r->slot[i & (r->n_slots - 1)] = number + 1;
+}
+
+/* Adds a table without entries; NULL: no memory, or too many. */
+static struct insitu__refs_table *insitu__refs_add_table(struct insitu__refs *r, const char *prefix,
+    uint64_t n, unsigned ndim, char separator, insitu_error *err) {
+  struct insitu__refs_table t = {.prefix = r->text.n,
+      .n_prefix = n,
+      .ndim = ndim,
+      .separator = separator,
+      .kind = INSITU__REFS_SPARSE};
+  uint64_t count = INSITU__ARRAY_LEN(r->table);
+  if (count == INSITU__MAX_REFS_TABLES) {
+    insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "its references are those of more than INSITU__MAX_REFS_TABLES (%u) arrays; write fewer "
+        "arrays into one file",
+        INSITU__MAX_REFS_TABLES);
+    return NULL;
+  }
+
+  if (2 * (count + 1) > r->n_slots) {
+    uint64_t wanted = insitu__base_max(64, 2 * r->n_slots);
+    uint32_t *slot = insitu__mem_alloc(wanted, sizeof *slot);
+    if (!slot) goto no_memory;
+    insitu__mem_free(r->slot);
+    r->slot = slot;
+    r->n_slots = wanted;
+    for (uint64_t i = 0; i < count; i++) insitu__refs_hook(r, (uint32_t)i);
+  }
+  if (!insitu__text_buffer_bytes(&r->text, prefix, n) ||
+      !insitu__text_buffer_bytes(&r->text, "", 1) || !INSITU__ARRAY_PUSH(r->table, t))
+    goto no_memory;
+  insitu__refs_hook(r, (uint32_t)count);
+  return &r->table[count];
+
+no_memory:
+  insitu__refs_no_memory(err);
+  return NULL;
+}
+
+/* -- filling -- */
+
+/* The bits that a number takes. */
+static unsigned insitu__refs_bits(uint64_t value) {
+  return value ? 64u - (unsigned)__builtin_clzll(value) : 0;
+}
+
+/* Packs a place; false: a number has too many bits. */
+static bool insitu__refs_pack(
+    const struct insitu__refs_table *t, const uint64_t *at, uint64_t *place) {
+  uint64_t p = 0;
+  for (unsigned d = 0; d < t->ndim; d++) {
+    if (t->bits[d] < 64 && at[d] >> t->bits[d]) return false;
+    p = t->bits[d] < 64 ? p << t->bits[d] | at[d] : at[d];
+  }
+  *place = p;
+  return true;
+}
+
+static void insitu__refs_unpack(const struct insitu__refs_table *t, uint64_t place, uint64_t *at) {
+  for (unsigned d = t->ndim; d-- > 0;) {
+    unsigned bits = t->bits[d];
+    at[d] = bits < 64 ? place & ((UINT64_C(1) << bits) - 1) : place;
+    place = bits < 64 ? place >> bits : 0;
+  }
+}
+
+/* Gives each axis the bits that its numbers take, those of `at` too, and an equal share of the
+ * rest; false: there are not enough. */
+static bool insitu__refs_repack(struct insitu__refs_table *t, const uint64_t *at) {
+  struct insitu__refs_table wider = *t;
+  uint64_t old[INSITU__MAX_DIMS];
+  unsigned sum = 0;
+  for (unsigned d = 0; d < t->ndim; d++) {
+    uint64_t most = insitu__base_max(at[d], t->grid[d] ? t->grid[d] - 1 : 0);
+    wider.bits[d] = (unsigned char)insitu__refs_bits(most);
+    sum += wider.bits[d];
+  }
+  if (sum > 64) return false;
+  for (unsigned d = 0; d < t->ndim; d++)
+    wider.bits[d] = (unsigned char)(wider.bits[d] + (64 - sum) / t->ndim);
+  for (uint64_t i = 0; i < t->n; i++) {
+    insitu__refs_unpack(t, t->cell[i].place, old);
+    insitu__refs_pack(&wider, old, &t->cell[i].place);
+  }
+  memcpy(t->bits, wider.bits, sizeof t->bits);
+  return true;
+}
+
+/* Adds an entry to a table that is being filled. */
+static insitu_status insitu__refs_fill(struct insitu__refs_table *t, const uint64_t *at,
+    struct insitu__refs_entry entry, insitu_error *err) {
+  if (t->n == t->cap) {
+    uint64_t cap = t->cap + t->cap / 2 + 16;
+    struct insitu__refs_cell *cell = insitu__mem_realloc(t->cell, cap * sizeof *cell);
+    if (!cell) return insitu__refs_no_memory(err);
+    t->cell = cell;
+    t->cap = cap;
+  }
+
+  struct insitu__refs_cell *c = &t->cell[t->n];
+  if (!insitu__refs_pack(t, at, &c->place) &&
+      !(insitu__refs_repack(t, at) && insitu__refs_pack(t, at, &c->place)))
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "the numbers in its keys of chunks are so large that an array has more than 2^64 of them; "
+        "the references are damaged");
+  c->entry = entry;
+  t->n++;
+  for (unsigned d = 0; d < t->ndim; d++) t->grid[d] = insitu__base_max(t->grid[d], at[d] + 1);
+  return INSITU_OK;
+}
+
+/* Adds a chunk. k: its key, split. */
+static insitu_status insitu__refs_add(struct insitu__refs *r, const char *key, uint64_t n,
+    const struct insitu__refs_key *k, struct insitu__refs_entry entry, insitu_error *err) {
+  uint64_t at[INSITU__MAX_DIMS], n_prefix = k->ndim ? k->begin[k->ndim - 1] : n;
+  char separator = insitu__refs_separator(k, k->ndim);
+  struct insitu__refs_table *t = NULL;
+  if (r->last < INSITU__ARRAY_LEN(r->table) &&
+      insitu__refs_is(r, &r->table[r->last], key, n_prefix, k->ndim, separator))
+    t = &r->table[r->last];
+  if (!t) {
+    int64_t number = insitu__refs_find(r, key, n_prefix, k->ndim, separator);
+    t = number >= 0 ? &r->table[number]
+                    : insitu__refs_add_table(r, key, n_prefix, k->ndim, separator, err);
+    if (!t) return err ? err->status : INSITU_E_NOMEM;
+    r->last = (uint64_t)(t - r->table);
+  }
+  for (unsigned d = 0; d < k->ndim; d++) at[d] = k->at[k->ndim - 1 - d];
+  r->n_entries++;
+  return insitu__refs_fill(t, at, entry, err);
+}
+
+/* Adds an object whose bytes are here. */
+static insitu_status insitu__refs_add_object(struct insitu__refs *r, const char *key, uint64_t n,
+    uint64_t at, uint64_t bytes, insitu_error *err) {
+  struct insitu__refs_object o = {r->text.n, at, bytes};
+  if (INSITU__ARRAY_LEN(r->found) == INSITU__MAX_LIST)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "it has more than INSITU__MAX_LIST (%u) metadata objects; write fewer arrays into one file",
+        INSITU__MAX_LIST);
+  if (insitu__text_buffer_bytes(&r->text, key, n) && insitu__text_buffer_bytes(&r->text, "", 1) &&
+      INSITU__ARRAY_PUSH(r->found, o))
+    return INSITU_OK;
+  return insitu__refs_no_memory(err);
+}
+
+/* -- finishing -- */
+
+/* Sorts the n cells by their places, stable; `other` has room for as many. Returns where they are
+ * in the end: one of the two. A radix sort, a byte at a time, over the bits that are used. */
+static struct insitu__refs_cell *insitu__refs_sort(
+    struct insitu__refs_cell *cell, struct insitu__refs_cell *other, uint64_t n, unsigned bits) {
+  for (unsigned shift = 0; shift < bits; shift += 8) {
+    uint64_t begin[256] = {0}, sum = 0;
+    for (uint64_t i = 0; i < n; i++) begin[cell[i].place >> shift & 255]++;
+    for (unsigned b = 0; b < 256; b++) {
+      uint64_t count = begin[b];
+      begin[b] = sum;
+      sum += count;
+    }
+    for (uint64_t i = 0; i < n; i++) other[begin[cell[i].place >> shift & 255]++] = cell[i];
+    struct insitu__refs_cell *swap = cell;
+    cell = other;
+    other = swap;
+  }
+  return cell;
+}
+
+/* Chunks of a table's grid; UINT64_MAX: more than fit. */
+static uint64_t insitu__refs_product(const struct insitu__refs_table *t) {
+  uint64_t product = 1;
+  for (unsigned d = 0; d < t->ndim; d++)
+    if (!insitu__base_mul(product, t->grid[d], &product)) return UINT64_MAX;
+  return product;
+}
+
+/* The number of a place in C order of the grid; false: it is outside. */
+static bool insitu__refs_number(
+    const struct insitu__refs_table *t, const uint64_t *at, uint64_t *number) {
+  uint64_t sum = 0;
+  for (unsigned d = 0; d < t->ndim; d++) {
+    if (at[d] >= t->grid[d]) return false;
+    sum = sum * t->grid[d] + at[d];
+  }
+  *number = sum;
+  return true;
+}
+
+/* A table of entries in C order takes the place of the cells; of equal places the last counts. */
+static bool insitu__refs_make_dense(struct insitu__refs_table *t, uint64_t product) {
+  uint64_t at[INSITU__MAX_DIMS], number = 0;
+  struct insitu__refs_entry *entry =
+      insitu__mem_realloc(NULL, insitu__base_max(1, product) * sizeof *entry);
+  if (!entry) return false;
+  const struct insitu__refs_entry none = {0, (uint64_t)INSITU__REFS_ABSENT << 40};
+  for (uint64_t i = 0; i < product; i++) entry[i] = none;
+  for (uint64_t i = 0; i < t->n; i++) {
+    insitu__refs_unpack(t, t->cell[i].place, at);
+    if (insitu__refs_number(t, at, &number)) entry[number] = t->cell[i].entry;
+  }
+  insitu__mem_free(t->cell);
+  t->cell = NULL;
+  t->entry = entry;
+  t->n = product;
+  t->kind = INSITU__REFS_DENSE;
+  return true;
+}
+
+/* Sorts the cells; of equal places the last counts. */
+static bool insitu__refs_make_sparse(struct insitu__refs_table *t) {
+  unsigned bits = 0;
+  uint64_t kept = 0;
+  for (unsigned d = 0; d < t->ndim; d++) bits += t->bits[d];
+  struct insitu__refs_cell *other = insitu__mem_realloc(NULL, t->n * sizeof *other);
+  if (!other) return false;
+  struct insitu__refs_cell *cell = insitu__refs_sort(t->cell, other, t->n, bits);
+  insitu__mem_free(cell == other ? t->cell : other);
+  for (uint64_t i = 0; i < t->n; i++)
+    if (i + 1 == t->n || cell[i].place != cell[i + 1].place) cell[kept++] = cell[i];
+  t->cell = cell;
+  t->n = kept;
+  return true;
+}
+
+/* Compares objects by their keys; of equal ones, the one that was added later is last. */
+static int insitu__refs_compare_objects(const void *a, const void *b) {
+  const insitu_object *x = *(const insitu_object *const *)a, *y = *(const insitu_object *const *)b;
+  int order = insitu__store_order(x->key, y->key);
+  return order ? order : (x > y) - (x < y);
+}
+
+/* The objects, whose keys and bytes do not move any more. Of equal keys the last counts. */
+static bool insitu__refs_make_objects(struct insitu__refs *r) {
+  uint64_t n = INSITU__ARRAY_LEN(r->found), kept = 0;
+  r->object = insitu__mem_alloc(n, sizeof *r->object);
+  r->sorted = insitu__mem_alloc(n, sizeof *r->sorted);
+  if (!r->object || !r->sorted) return false;
+  for (uint64_t i = 0; i < n; i++) {
+    const struct insitu__refs_object *o = &r->found[i];
+    const void *bytes = r->bytes.text ? r->bytes.text + o->at : "";
+    r->object[i] = (insitu_object){r->text.text + o->key, bytes, o->n};
+    r->sorted[i] = &r->object[i];
+  }
+  INSITU__ARRAY_FREE(r->found);
+  if (n) qsort(r->sorted, n, sizeof *r->sorted, insitu__refs_compare_objects);
+  for (uint64_t i = 0; i < n; i++)
+    if (i + 1 == n || strcmp(r->sorted[i]->key, r->sorted[i + 1]->key))
+      r->sorted[kept++] = r->sorted[i];
+  r->n_objects = kept;
+  return true;
+}
+
+/* Makes tables of what was added, and sorts the objects. False: no memory. */
+static bool insitu__refs_finish(struct insitu__refs *r) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->table); i++) {
+    struct insitu__refs_table *t = &r->table[i];
+    if (t->kind != INSITU__REFS_SPARSE) continue;
+    uint64_t product = insitu__refs_product(t);
+    bool dense = product / 2 <= t->n + 1024;
+    if (!(dense ? insitu__refs_make_dense(t, product) : insitu__refs_make_sparse(t))) return false;
+  }
+  return insitu__refs_make_objects(r);
+}
+
+/* -- look-up -- */
+
+/* Where a key was found. */
+struct insitu__refs_hit {
+  const insitu_object *object; /* it is an object; NULL: an entry of `table` */
+  const struct insitu__refs_table *table;
+  uint64_t at[INSITU__MAX_DIMS];
+  uint64_t number; /* of the entry: not of pieces */
+};
+
+/* The object of a key, or NULL. */
+static const insitu_object *insitu__refs_object(const struct insitu__refs *r, const char *key) {
+  uint64_t i;
+  INSITU__BASE_BISECT(i, 0, r->n_objects, insitu__store_order(r->sorted[mid]->key, key) < 0);
+  return i < r->n_objects && !strcmp(r->sorted[i]->key, key) ? r->sorted[i] : NULL;
+}
+
+/* Finds the entry of a place; false: the table has none. */
+static bool insitu__refs_place(struct insitu__refs_hit *hit) {
+  const struct insitu__refs_table *t = hit->table;
+  uint64_t place;
+  if (t->kind != INSITU__REFS_SPARSE) return insitu__refs_number(t, hit->at, &hit->number);
+  if (!insitu__refs_pack(t, hit->at, &place)) return false;
+  INSITU__BASE_BISECT(hit->number, 0, t->n, t->cell[mid].place < place);
+  return hit->number < t->n && t->cell[hit->number].place == place;
+}
+
+/* Finds a key; false: there is no such object. */
+static bool insitu__refs_look_up(
+    const struct insitu__refs *r, const char *key, struct insitu__refs_hit *hit) {
+  uint64_t n = strlen(key);
+  struct insitu__refs_key k;
+  hit->object = insitu__refs_object(r, key);
+  hit->table = NULL;
+  if (hit->object) return true;
+  insitu__refs_split(key, n, &k);
+  for (unsigned ndim = k.ndim + 1; ndim-- > 0;) {
+    uint64_t n_prefix = ndim ? k.begin[ndim - 1] : n;
+    int64_t number = insitu__refs_find(r, key, n_prefix, ndim, insitu__refs_separator(&k, ndim));
+    if (number < 0) continue;
+    hit->table = &r->table[number];
+    for (unsigned d = 0; d < ndim; d++) hit->at[d] = k.at[ndim - 1 - d];
+    return insitu__refs_place(hit);
+  }
+  return false;
+}
+
+/* >>kerchunk ----------------------------------------------------------------------------------- */
+/* References as kerchunk and VirtualiZarr write them in JSON, read in one pass, a piece of text at
+ * a time: the file may be larger than the memory.
+ *
+ *   version 0   {"t/0.0": ["s3://b/x.nc", 8, 100], ".zgroup": "{...}", ...}
+ *   version 1   {"version": 1, "templates": {"u": "s3://b"},
+ *                "refs": {"t/0.0": ["{{u}}/x.nc", 8, 100], ...}}
+ *
+ *   value                meaning
+ *   "text"               these bytes; "base64:..." those that it encodes
+ *   {...}                this JSON document
+ *   ["url"]              the whole object
+ *   ["url", at, bytes]   a part of it; a url of null or "" means the one target that the user named
+ *
+ *   text ──pieces──► insitu__kerchunk_feed ──members──► tables of >>refs
+ *                      │  a member that is not whole yet waits for the next piece
+ *                      └─ urls as they stand in the text ──insitu__kerchunk_url──► expanded, once
+ *
+ * Templates are texts without {{ }}, or such whose names the reference gives in parentheses:
+ * {{f(c='x')}}. What "gen" generates is refused. Of equal keys the last one counts, as in Python.
+ * Keys that are no keys of a store are left out.
+ *
+ * State: struct insitu__kerchunk, on one thread at a time. Nothing suspends. Text is untrusted. */
+
+#define INSITU__KERCHUNK_NONE UINT32_MAX /* a url that is null */
+
+/* What the reader expects. */
+enum {
+  INSITU__KERCHUNK_BEGIN,  /* the opening brace */
+  INSITU__KERCHUNK_FIRST,  /* a member, or the closing brace */
+  INSITU__KERCHUNK_MEMBER, /* a member */
+  INSITU__KERCHUNK_COMMA,  /* a comma, or the closing brace */
+  INSITU__KERCHUNK_END     /* blanks */
+};
+
+/* Results of reading something of the text. */
+enum { INSITU__KERCHUNK_BAD = -1, INSITU__KERCHUNK_MORE, INSITU__KERCHUNK_OK };
+
+struct insitu__kerchunk {
+  struct insitu__refs *refs; /* borrowed */
+  int expects;
+  bool inside;   /* of "refs", else of the document */
+  bool has_refs; /* there was a "refs", which makes it version 1 */
+  uint64_t at;   /* bytes of the text before the piece */
+
+  /* urls as they stand in the text, between their quotes */
+  struct insitu__text_buffer raw;
+  uint64_t *url;  /* growing array: offset of each in raw; it ends at the next one's */
+  uint32_t *slot; /* numbers of urls + 1, by hash */
+  uint64_t n_slots;
+  uint32_t last; /* the url that was met last */
+  bool none;     /* some url is null */
+
+  struct insitu__text_json templates;
+  char *templates_text; /* owned */
+
+  /* the piece */
+  const char *begin, *p, *end;
+  bool final; /* nothing follows it */
+  const char *cause;
+  insitu_status status; /* of a failure: INSITU_E_JSON, INSITU_E_NOMEM ... */
+  const char *named;    /* the key of the member that failed, in the piece; NULL: none did */
+  int n_named;
+  insitu_error error; /* "": `cause` says it */
+};
+
+static void insitu__kerchunk_free(struct insitu__kerchunk *k) {
+  insitu__text_buffer_free(&k->raw);
+  INSITU__ARRAY_FREE(k->url);
+  insitu__mem_free(k->slot);
+  insitu__text_json_free(&k->templates);
+  insitu__mem_free(k->templates_text);
+  memset(k, 0, sizeof *k);
+}
+
+static void insitu__kerchunk_init(struct insitu__kerchunk *k, struct insitu__refs *refs) {
+  memset(k, 0, sizeof *k);
+  k->refs = refs;
+  k->raw.limit = INSITU__MAX_REFS_BYTES;
+  k->last = INSITU__KERCHUNK_NONE;
+}
+
+/* -- tokens -- */
+
+static int insitu__kerchunk_fail(
+    struct insitu__kerchunk *k, insitu_status status, const char *cause) {
+  k->status = status;
+  k->cause = cause;
+  return INSITU__KERCHUNK_BAD;
+}
+
+static int insitu__kerchunk_bad(struct insitu__kerchunk *k, const char *cause) {
+  return insitu__kerchunk_fail(k, INSITU_E_JSON, cause);
+}
+
+/* The piece ends inside of a token. */
+static int insitu__kerchunk_more(struct insitu__kerchunk *k) {
+  if (!k->final) return INSITU__KERCHUNK_MORE;
+  return insitu__kerchunk_bad(k, "the text ends before it is complete");
+}
+
+/* Goes over blanks; the next character, or -1 at the end of the piece. */
+static int insitu__kerchunk_peek(struct insitu__kerchunk *k) {
+  while (k->p < k->end && insitu__text_is_blank(*k->p)) k->p++;
+  return k->p < k->end ? (unsigned char)*k->p : -1;
+}
+
+/* Goes over an escape, whose backslash is at the cursor. */
+static int insitu__kerchunk_escape(struct insitu__kerchunk *k) {
+  if (k->end - k->p < 2) return insitu__kerchunk_more(k);
+  char c = k->p[1];
+  if (!c || !strchr("\"\\/bfnrtu", c))
+    return insitu__kerchunk_bad(k, "an unknown escape in a string");
+  k->p += 2;
+  for (int i = 0; c == 'u' && i < 4; i++, k->p++) {
+    if (k->p == k->end) return insitu__kerchunk_more(k);
+    if (insitu__text_hex((unsigned char)*k->p) < 0)
+      return insitu__kerchunk_bad(k, "\\u needs four hexadecimal digits");
+  }
+  return INSITU__KERCHUNK_OK;
+}
+
+/* A string in the text. */
+struct insitu__kerchunk_string {
+  const char *text; /* behind its opening quote */
+  uint64_t n;
+  bool escaped;
+};
+
+/* Reads a string; the cursor is at its opening quote. */
+static int insitu__kerchunk_string(struct insitu__kerchunk *k, struct insitu__kerchunk_string *s) {
+  s->text = ++k->p;
+  s->escaped = false;
+  for (;;) {
+    const char *p = k->p, *end = k->end;
+    while (p < end && (unsigned char)*p >= 0x20 && *p != '"' && *p != '\\') p++;
+    k->p = p;
+    if (p == end) return insitu__kerchunk_more(k);
+    if (*p == '"') break;
+    if (*p != '\\') return insitu__kerchunk_bad(k, "a control character inside a string");
+    s->escaped = true;
+    int got = insitu__kerchunk_escape(k);
+    if (got != INSITU__KERCHUNK_OK) return got;
+  }
+  s->n = (uint64_t)(k->p++ - s->text);
+  return INSITU__KERCHUNK_OK;
+}
+
+/* Appends a string's text to b; false: no memory, or past the limit. */
+static bool insitu__kerchunk_decode(
+    const struct insitu__kerchunk_string *s, struct insitu__text_buffer *b) {
+  const char *p = s->text, *end = s->text + s->n;
+  if (!s->escaped) return insitu__text_buffer_bytes(b, s->text, s->n);
+  while (p < end) {
+    char code[4];
+    const char *from = p;
+    while (p < end && *p != '\\') p++;
+    if (p > from && !insitu__text_buffer_bytes(b, from, (uint64_t)(p - from))) return false;
+    if (p < end) {
+      unsigned n = insitu__text_json_char(&p, code);
+      if (!insitu__text_buffer_bytes(b, code, n)) return false;
+    }
+  }
+  return true;
+}
+
+/* Goes over an object or an array, whose bracket is at the cursor: brackets are counted, and
+ * strings skipped. Whoever uses the text checks it. */
+static int insitu__kerchunk_skip(struct insitu__kerchunk *k) {
+  unsigned depth = 0;
+  do {
+    struct insitu__kerchunk_string s;
+    int c = k->p < k->end ? *k->p : -1, got = INSITU__KERCHUNK_OK;
+    if (c < 0 && k->p == k->end) return insitu__kerchunk_more(k);
+    if (c == '"') got = insitu__kerchunk_string(k, &s);
+    else k->p++;
+    if (got != INSITU__KERCHUNK_OK) return got;
+    if (c == '{' || c == '[') depth++;
+    if (c == '}' || c == ']') depth--;
+    if (depth > INSITU__MAX_JSON_DEPTH)
+      return insitu__kerchunk_bad(k, "nested too deeply (INSITU__MAX_JSON_DEPTH)");
+  } while (depth);
+  return INSITU__KERCHUNK_OK;
+}
+
+/* Reads a whole number that is not negative. what: its name, for messages. */
+static int insitu__kerchunk_number(struct insitu__kerchunk *k, const char *cause, uint64_t *value) {
+  const char *p = k->p;
+  if (insitu__kerchunk_peek(k) < 0) return insitu__kerchunk_more(k);
+  p = k->p;
+  while (p < k->end && insitu__text_is_digit(*p)) p++;
+  if (p == k->end) return insitu__kerchunk_more(k);
+  uint64_t n = (uint64_t)(p - k->p);
+  if (*p == '.' || *p == 'e' || *p == 'E' || (n > 1 && *k->p == '0') ||
+      !insitu__text_digits(k->p, n, value) || *value > INT64_MAX)
+    return insitu__kerchunk_fail(k, INSITU_E_FORMAT, cause);
+  k->p = p;
+  return INSITU__KERCHUNK_OK;
+}
+
+/* -- urls -- */
+
+static uint64_t insitu__kerchunk_hash(
+    const struct insitu__kerchunk *k, const char *text, uint64_t n) {
+  return insitu__http_hash(k->refs->seed, text, n);
+}
+
+/* A url as it stands in the text. */
+static const char *insitu__kerchunk_raw(
+    const struct insitu__kerchunk *k, uint32_t number, uint64_t *n) {
+  uint64_t at = k->url[number], end = k->raw.n;
+  if (number + 1u < INSITU__ARRAY_LEN(k->url)) end = k->url[number + 1];
+  *n = end - at;
+  return k->raw.text + at;
+}
+
+static bool insitu__kerchunk_is(
+    const struct insitu__kerchunk *k, uint32_t number, const char *text, uint64_t n) {
+  uint64_t have;
+  const char *raw = insitu__kerchunk_raw(k, number, &have);
+  return have == n && !memcmp(raw, text, n);
+}
+
+/* Doubles the slots. False: no memory. */
+static bool insitu__kerchunk_grow(struct insitu__kerchunk *k) {
+  uint64_t wanted = insitu__base_max(256, 2 * k->n_slots);
+  uint32_t *slot = insitu__mem_alloc(wanted, sizeof *slot);
+  if (!slot) return false;
+  for (uint32_t i = 0; i < INSITU__ARRAY_LEN(k->url); i++) {
+    uint64_t n, h;
+    const char *raw = insitu__kerchunk_raw(k, i, &n);
+    for (h = insitu__kerchunk_hash(k, raw, n); slot[h & (wanted - 1)]; h++) continue;
+    slot[h & (wanted - 1)] = i + 1;
+  }
+  insitu__mem_free(k->slot);
+  k->slot = slot;
+  k->n_slots = wanted;
+  return true;
+}
+
+/* The number of a url, which becomes known if it is not. */
+static int insitu__kerchunk_intern(
+    struct insitu__kerchunk *k, const struct insitu__kerchunk_string *s, uint32_t *number) {
+  uint64_t count = INSITU__ARRAY_LEN(k->url), h;
+  if (k->last != INSITU__KERCHUNK_NONE && insitu__kerchunk_is(k, k->last, s->text, s->n)) {
+    *number = k->last;
+    return INSITU__KERCHUNK_OK;
+  }
+  if (2 * (count + 1) > k->n_slots && !insitu__kerchunk_grow(k))
+    return insitu__kerchunk_fail(k, INSITU_E_NOMEM, "no memory");
+  for (h = insitu__kerchunk_hash(k, s->text, s->n);; h++) {
+    uint32_t slot = k->slot[h & (k->n_slots - 1)];
+    if (!slot) break;
+    if (!insitu__kerchunk_is(k, slot - 1, s->text, s->n)) continue;
+    *number = k->last = slot - 1;
+    return INSITU__KERCHUNK_OK;
+  }
+
+  if (count == INSITU__MAX_REFS_TARGETS)
+    return insitu__kerchunk_fail(k, INSITU_E_UNSUPPORTED,
+        "it has more than INSITU__MAX_REFS_TARGETS (2^24 - 3) targets; write several files");
+  uint64_t at = k->raw.n;
+  if (!insitu__text_buffer_bytes(&k->raw, s->text, s->n) || !INSITU__ARRAY_PUSH(k->url, at))
+    return insitu__kerchunk_fail(k, INSITU_E_NOMEM, "no memory");
+  k->slot[h & (k->n_slots - 1)] = (uint32_t)count + 1;
+  *number = k->last = (uint32_t)count;
+  return INSITU__KERCHUNK_OK;
+}
+
+/* -- members -- */
+
+/* Appends the bytes of an inline value to refs.bytes. */
+static int insitu__kerchunk_inline(struct insitu__kerchunk *k,
+    const struct insitu__kerchunk_string *s, uint64_t *at, uint64_t *n) {
+  struct insitu__text_buffer *b = &k->refs->bytes;
+  *at = b->n;
+  if (!insitu__kerchunk_decode(s, b) || !insitu__text_buffer_bytes(b, "", 1))
+    return insitu__kerchunk_fail(k, INSITU_E_NOMEM,
+        "no memory for its inline values, or they have more than INSITU__MAX_REFS_BYTES");
+  *n = b->n - 1 - *at;
+  char *text = b->text + *at;
+  if (*n < 7 || memcmp(text, "base64:", 7)) return INSITU__KERCHUNK_OK;
+
+  /* it is decoded where it stands: each byte is written behind the digits that it comes from */
+  int64_t decoded = insitu__text_base64(text + 7, *n - 7, (unsigned char *)text, *n);
+  if (decoded < 0)
+    return insitu__kerchunk_fail(k, INSITU_E_FORMAT, "what follows \"base64:\" is not base64");
+  *n = (uint64_t)decoded;
+  b->n = *at + *n;
+  return INSITU__KERCHUNK_OK;
+}
+
+/* Goes to what follows a value in an array: 1 at a comma, which is passed, and 2 at its end. */
+static int insitu__kerchunk_list(struct insitu__kerchunk *k) {
+  int c = insitu__kerchunk_peek(k);
+  if (c < 0) return insitu__kerchunk_more(k);
+  if (c != ',' && c != ']') return insitu__kerchunk_bad(k, "',' or ']' is expected here");
+  k->p++;
+  return c == ',' ? 1 : 2;
+}
+
+/* Reads the url of a reference, or null. */
+static int insitu__kerchunk_target(struct insitu__kerchunk *k, uint32_t *number) {
+  struct insitu__kerchunk_string s;
+  int c = insitu__kerchunk_peek(k);
+  *number = INSITU__KERCHUNK_NONE;
+  if (c < 0) return insitu__kerchunk_more(k);
+  if (c == 'n') {
+    if (k->end - k->p < 4) return insitu__kerchunk_more(k);
+    if (memcmp(k->p, "null", 4)) return insitu__kerchunk_bad(k, "a value is expected here");
+    k->p += 4;
+    k->none = true;
+    return INSITU__KERCHUNK_OK;
+  }
+  if (c != '"')
+    return insitu__kerchunk_fail(
+        k, INSITU_E_FORMAT, "a reference is [url], or [url, offset, length] with whole numbers");
+  int got = insitu__kerchunk_string(k, &s);
+  if (got != INSITU__KERCHUNK_OK) return got;
+  if (s.n) return insitu__kerchunk_intern(k, &s, number);
+  k->none = true;
+  return INSITU__KERCHUNK_OK;
+}
+
+/* Reads [url] or [url, offset, length]; the cursor is at the bracket. */
+static int insitu__kerchunk_reference(
+    struct insitu__kerchunk *k, struct insitu__refs_entry *entry, uint32_t *number) {
+  static const char *const cause =
+      "a reference is [url], or [url, offset, length] with whole numbers below 2^63 and 2^40";
+  uint64_t offset = 0, bytes = INSITU__REFS_LENGTH;
+  k->p++;
+  int got = insitu__kerchunk_target(k, number);
+  if (got != INSITU__KERCHUNK_OK) return got;
+  got = insitu__kerchunk_list(k);
+  if (got <= 0) return got;
+  if (got == 1) {
+    if ((got = insitu__kerchunk_number(k, cause, &offset)) != INSITU__KERCHUNK_OK) return got;
+    if ((got = insitu__kerchunk_list(k)) <= 0) return got;
+    if (got != 1) return insitu__kerchunk_fail(k, INSITU_E_FORMAT, cause);
+    if ((got = insitu__kerchunk_number(k, cause, &bytes)) != INSITU__KERCHUNK_OK) return got;
+    if ((got = insitu__kerchunk_list(k)) <= 0) return got;
+    if (got != 2 || bytes >= INSITU__REFS_LENGTH || offset > INT64_MAX - bytes)
+      return insitu__kerchunk_fail(k, INSITU_E_FORMAT, cause);
+  }
+  *entry = (struct insitu__refs_entry){offset, bytes};
+  return INSITU__KERCHUNK_OK;
+}
+
+/* Passes on what >>refs says. */
+static int insitu__kerchunk_status(struct insitu__kerchunk *k, insitu_status status) {
+  if (!status) return INSITU__KERCHUNK_OK;
+  k->status = status;
+  return INSITU__KERCHUNK_BAD;
+}
+
+/* Adds an object or a chunk that is inline. */
+static int insitu__kerchunk_add_inline(struct insitu__kerchunk *k, const char *key, uint64_t n_key,
+    const struct insitu__refs_key *split, const struct insitu__kerchunk_string *s) {
+  uint64_t at, n;
+  int got = insitu__kerchunk_inline(k, s, &at, &n);
+  if (got != INSITU__KERCHUNK_OK) return got;
+  if (!split->ndim)
+    return insitu__kerchunk_status(
+        k, insitu__refs_add_object(k->refs, key, n_key, at, n, &k->error));
+  struct insitu__refs_entry entry = {at, (uint64_t)INSITU__REFS_INLINE << 40 | n};
+  return insitu__kerchunk_status(k, insitu__refs_add(k->refs, key, n_key, split, entry, &k->error));
+}
+
+/* Checks that the text of an object is JSON. */
+static int insitu__kerchunk_check(struct insitu__kerchunk *k, const char *text, uint64_t n) {
+  struct insitu__text_json j;
+  insitu_status status = insitu__text_json_parse(&j, text, n, "its value", &k->error);
+  insitu__text_json_free(&j);
+  return insitu__kerchunk_status(k, status);
+}
+
+/* Reads the value of a reference set's key, and adds it. */
+static int insitu__kerchunk_value(struct insitu__kerchunk *k, const char *key, uint64_t n_key) {
+  struct insitu__kerchunk_string s = {.escaped = false};
+  struct insitu__refs_entry entry;
+  struct insitu__refs_key split;
+  uint32_t number;
+  int c = insitu__kerchunk_peek(k), got;
+  if (c < 0) return insitu__kerchunk_more(k);
+  bool valid = n_key && !memchr(key, 0, n_key) && insitu__store_key_valid(key);
+  insitu__refs_split(key, n_key, &split);
+  switch (c) {
+  case '"':
+    got = insitu__kerchunk_string(k, &s);
+    if (got != INSITU__KERCHUNK_OK || !valid) return got;
+    return insitu__kerchunk_add_inline(k, key, n_key, &split, &s);
+  case '{':
+    s.text = k->p;
+    got = insitu__kerchunk_skip(k);
+    if (got != INSITU__KERCHUNK_OK || !valid) return got;
+    s.n = (uint64_t)(k->p - s.text);
+    got = insitu__kerchunk_check(k, s.text, s.n);
+    return got == INSITU__KERCHUNK_OK ? insitu__kerchunk_add_inline(k, key, n_key, &split, &s)
+                                      : got;
+  case '[':
+    got = insitu__kerchunk_reference(k, &entry, &number);
+    if (got != INSITU__KERCHUNK_OK || !valid) return got;
+    /* null is the number behind all others, once these are known */
+    if (number == INSITU__KERCHUNK_NONE) number = INSITU__MAX_REFS_TARGETS;
+    entry.where |= (uint64_t)number << 40;
+    return insitu__kerchunk_status(
+        k, insitu__refs_add(k->refs, key, n_key, &split, entry, &k->error));
+  default:
+    return insitu__kerchunk_fail(k, INSITU_E_FORMAT,
+        "its value is neither a text nor a JSON object nor [url, offset, length]");
+  }
+}
+
+/* Reads "templates"; the cursor is at the value. */
+static int insitu__kerchunk_read_templates(struct insitu__kerchunk *k) {
+  const char *begin = k->p;
+  if (*begin != '{') return insitu__kerchunk_fail(k, INSITU_E_FORMAT, "\"templates\" is no object");
+  int got = insitu__kerchunk_skip(k);
+  if (got != INSITU__KERCHUNK_OK) return got;
+  uint64_t n = (uint64_t)(k->p - begin);
+  insitu__text_json_free(&k->templates);
+  insitu__mem_free(k->templates_text);
+  k->templates_text = insitu__mem_text(begin, n);
+  if (!k->templates_text) return insitu__kerchunk_fail(k, INSITU_E_NOMEM, "no memory");
+  return insitu__kerchunk_status(
+      k, insitu__text_json_parse(&k->templates, k->templates_text, n, "\"templates\"", &k->error));
+}
+
+/* Reads "version"; the cursor is at the value. */
+static int insitu__kerchunk_version(struct insitu__kerchunk *k) {
+  static const char *const cause = "its \"version\" is neither 0 nor 1, and not known";
+  uint64_t version;
+  int got = insitu__kerchunk_number(k, cause, &version);
+  if (got != INSITU__KERCHUNK_OK) return got;
+  return version <= 1 ? got : insitu__kerchunk_fail(k, INSITU_E_UNSUPPORTED, cause);
+}
+
+/* Reads "gen", which is refused unless it is empty; the cursor is at the value. */
+static int insitu__kerchunk_gen(struct insitu__kerchunk *k) {
+  const char *begin = k->p;
+  if (*begin != '[') return insitu__kerchunk_fail(k, INSITU_E_FORMAT, "\"gen\" is no list");
+  int got = insitu__kerchunk_skip(k);
+  if (got != INSITU__KERCHUNK_OK) return got;
+  uint64_t n = strspn(begin + 1, " \t\r\n");
+  if (begin[1 + n] == ']') return got;
+  return insitu__kerchunk_fail(k, INSITU_E_UNSUPPORTED,
+      "it generates references by \"gen\", which is not supported: write them out, with fsspec: "
+      "ReferenceFileSystem(fo).save_json(file)");
+}
+
+/* A member of the document that is no reference: 0 it is none of these. The cursor is at its
+ * value, and *got tells how reading it went. */
+static bool insitu__kerchunk_header(
+    struct insitu__kerchunk *k, const char *key, int value, int *got) {
+  if (value < 0) return false;
+  if (!strcmp(key, "version") && insitu__text_is_digit(value)) *got = insitu__kerchunk_version(k);
+  else if (!strcmp(key, "templates")) *got = insitu__kerchunk_read_templates(k);
+  else if (!strcmp(key, "gen")) *got = insitu__kerchunk_gen(k);
+  else if (!strcmp(key, "refs") && value == '{') {
+    *got = INSITU__KERCHUNK_OK;
+    if (k->has_refs) *got = insitu__kerchunk_fail(k, INSITU_E_FORMAT, "it has \"refs\" twice");
+    k->has_refs = true;
+    k->inside = true;
+    k->p++;
+  } else return false;
+  return true;
+}
+
+/* Reads a member: its key, the colon, its value. Where the piece ends before, nothing has
+ * changed. */
+static int insitu__kerchunk_member(struct insitu__kerchunk *k) {
+  struct insitu__kerchunk_string s;
+  struct insitu__text_buffer decoded = {.limit = INSITU__MAX_KEY};
+  char plain[INSITU__MAX_KEY];
+  int c = insitu__kerchunk_peek(k);
+  if (c < 0) return insitu__kerchunk_more(k);
+  if (c != '"') return insitu__kerchunk_bad(k, "a quoted key is expected here");
+  int got = insitu__kerchunk_string(k, &s);
+  if (got != INSITU__KERCHUNK_OK) return got;
+  c = insitu__kerchunk_peek(k);
+  if (c < 0) return insitu__kerchunk_more(k);
+  if (c != ':') return insitu__kerchunk_bad(k, "':' is expected after a key");
+  k->p++;
+  c = insitu__kerchunk_peek(k);
+  if (c < 0) return insitu__kerchunk_more(k);
+
+  const char *key = plain;
+  uint64_t n = s.n;
+  if (s.escaped) {
+    bool fits = s.n < 6 * sizeof plain && insitu__kerchunk_decode(&s, &decoded);
+    n = fits ? decoded.n : 0;
+    memcpy(plain, fits && n ? decoded.text : "", n);
+    insitu__text_buffer_free(&decoded);
+  } else if (n < sizeof plain) memcpy(plain, s.text, n);
+  else n = 0; /* it is none of a store, and left out */
+  plain[n] = 0;
+  k->named = s.text;
+  k->n_named = (int)insitu__base_min(s.n, 150);
+
+  if (!k->inside && insitu__kerchunk_header(k, plain, c, &got)) {
+    if (got == INSITU__KERCHUNK_OK) k->expects = INSITU__KERCHUNK_COMMA;
+    if (k->inside) k->expects = INSITU__KERCHUNK_FIRST;
+    return got;
+  }
+  got = insitu__kerchunk_value(k, key, n);
+  if (got != INSITU__KERCHUNK_OK) return got;
+  k->expects = INSITU__KERCHUNK_COMMA;
+  return got;
+}
+
+/* Goes on by one step. */
+static int insitu__kerchunk_step(struct insitu__kerchunk *k) {
+  int c = insitu__kerchunk_peek(k);
+  if (k->expects == INSITU__KERCHUNK_END) {
+    if (c < 0) return INSITU__KERCHUNK_MORE;
+    return insitu__kerchunk_bad(k, "more text follows the value");
+  }
+  if (c < 0) return insitu__kerchunk_more(k);
+  if (k->expects == INSITU__KERCHUNK_BEGIN) {
+    if (c != '{') return insitu__kerchunk_bad(k, "an object is expected here");
+    k->p++;
+    k->expects = INSITU__KERCHUNK_FIRST;
+    return INSITU__KERCHUNK_OK;
+  }
+
+  bool may_end = k->expects != INSITU__KERCHUNK_MEMBER;
+  if (may_end && c == '}') {
+    k->p++;
+    k->expects = k->inside ? INSITU__KERCHUNK_COMMA : INSITU__KERCHUNK_END;
+    k->inside = false;
+    return INSITU__KERCHUNK_OK;
+  }
+  if (k->expects != INSITU__KERCHUNK_COMMA) return insitu__kerchunk_member(k);
+  if (c != ',') return insitu__kerchunk_bad(k, "',' or '}' is expected here");
+  k->p++;
+  k->expects = INSITU__KERCHUNK_MEMBER;
+  return INSITU__KERCHUNK_OK;
+}
+
+/* Reads a piece of the text; *used: its bytes that are done with. What follows them comes again, at
+ * the begin of the next piece. final: no text follows. */
+static insitu_status insitu__kerchunk_feed(struct insitu__kerchunk *k, const char *text, uint64_t n,
+    bool final, uint64_t *used, insitu_error *err) {
+  int got;
+  k->begin = k->p = text;
+  k->end = text + n;
+  k->final = final;
+  k->named = NULL;
+  k->n_named = 0;
+  *used = 0;
+  do {
+    *used = (uint64_t)(k->p - text);
+    got = insitu__kerchunk_step(k);
+  } while (got == INSITU__KERCHUNK_OK);
+
+  if (got == INSITU__KERCHUNK_MORE) {
+    k->at += *used;
+    return INSITU_OK;
+  }
+  uint64_t at = k->at + (uint64_t)(k->p - text);
+  const char *cause = k->error.message[0] ? k->error.message : k->cause;
+  return insitu__error_set(err, k->status, "byte %" PRIu64 "%s%.*s%s: %.400s%s", at,
+      k->named ? ", reference '" : "", k->n_named, k->named ? k->named : "", k->named ? "'" : "",
+      cause, k->status == INSITU_E_JSON ? "; check that the file is whole" : "");
+}
+
+/* -- templates -- */
+
+/* Appends what a name in braces means: an argument, at args[0] in quotes or as digits, "name=...",
+ * or a template's text. False: neither. */
+static bool insitu__kerchunk_argument(const char *args, uint64_t n_args, const char *name,
+    uint64_t n_name, struct insitu__text_buffer *out) {
+  const char *p = args, *end = args + n_args;
+  while (p < end) {
+    while (p < end && (*p == ' ' || *p == ',')) p++;
+    const char *begin = p;
+    while (p < end && *p != '=') p++;
+    uint64_t n = (uint64_t)(p - begin);
+    while (n && begin[n - 1] == ' ') n--;
+    if (p == end) return false;
+    do p++;
+    while (p < end && *p == ' ');
+    char quote = p < end && (*p == '\'' || *p == '"') ? *p++ : 0;
+    const char *value = p;
+    while (p < end && (quote ? *p != quote : insitu__text_is_digit(*p))) p++;
+    uint64_t n_value = (uint64_t)(p - value);
+    if (quote && p == end) return false;
+    p += quote != 0;
+    if (n == n_name && !memcmp(begin, name, n))
+      return insitu__text_buffer_bytes(out, value, n_value);
+    if (!quote && !n_value) return false;
+  }
+  return false;
+}
+
+/* The inside of "{{ name }}" at p, if one begins there: the place behind it, or NULL. */
+static const char *insitu__kerchunk_braces(
+    const char *p, const char *end, const char **name, uint64_t *n) {
+  if (end - p < 4 || p[0] != '{' || p[1] != '{') return NULL;
+  const char *close = memmem(p + 2, (size_t)(end - p - 2), "}}", 2);
+  if (!close) return NULL;
+  p += 2;
+  const char *stop = close;
+  while (p < stop && *p == ' ') p++;
+  while (stop > p && stop[-1] == ' ') stop--;
+  *name = p;
+  *n = (uint64_t)(stop - p);
+  return close + 2;
+}
+
+/* Appends a template's text with its arguments. Names in it are arguments alone, so that no
+ * template leads to another. */
+static const char *insitu__kerchunk_template(const char *body, uint64_t n_body, const char *args,
+    uint64_t n_args, struct insitu__text_buffer *out) {
+  const char *p = body, *end = body + n_body;
+  while (p < end) {
+    const char *name, *behind;
+    uint64_t n;
+    if ((behind = insitu__kerchunk_braces(p, end, &name, &n))) {
+      if (!insitu__kerchunk_argument(args, n_args, name, n, out))
+        return "a template's text has a name in {{ }} that the reference gives no value for; "
+               "templates within templates are not supported";
+      p = behind;
+    } else if (!insitu__text_buffer_bytes(out, p++, 1)) return "it is too long";
+  }
+  return NULL;
+}
+
+/* Expands one name of a url. Returns NULL, or what is wrong. */
+static const char *insitu__kerchunk_expand_name(const struct insitu__kerchunk *k, const char *name,
+    uint64_t n, struct insitu__text_buffer *out) {
+  char key[128], body[INSITU__MAX_KEY];
+  const char *paren = memchr(name, '(', n);
+  uint64_t n_name = paren ? (uint64_t)(paren - name) : n, n_args = 0;
+  while (n_name && name[n_name - 1] == ' ') n_name--;
+  if (paren) {
+    if (name[n - 1] != ')') return "a '(' in {{ }} is not closed";
+    n_args = n - 1 - (uint64_t)(paren + 1 - name);
+  }
+  if (!n_name || n_name >= sizeof key) return "a name in {{ }} is none";
+  memcpy(key, name, n_name);
+  key[n_name] = 0;
+  int value = insitu__text_json_get(&k->templates, 0, key);
+  if (value < 0) return "\"templates\" has no such name as it has in {{ }}";
+  int64_t length = insitu__text_json_string(&k->templates, value, body, sizeof body);
+  if (length < 0) return "a template is no text, or too long";
+  return insitu__kerchunk_template(body, (uint64_t)length, paren ? paren + 1 : "", n_args, out);
+}
+
+/* Appends a url's text, with its escapes decoded and its templates expanded. Returns NULL, or what
+ * is wrong with it. */
+static const char *insitu__kerchunk_url(
+    const struct insitu__kerchunk *k, uint32_t number, struct insitu__text_buffer *out) {
+  struct insitu__kerchunk_string s = {.escaped = true};
+  struct insitu__text_buffer plain = {.limit = INSITU__MAX_KEY};
+  s.text = insitu__kerchunk_raw(k, number, &s.n);
+  s.escaped = memchr(s.text, '\\', s.n) != NULL;
+  const char *cause = NULL;
+  if (!insitu__kerchunk_decode(&s, &plain)) cause = "it is too long, or there is no memory for it";
+  const char *p = plain.text, *end = p ? p + plain.n : NULL;
+  if (!cause && memchr(plain.text, 0, plain.n)) cause = "it holds U+0000";
+  bool any = k->templates.n > 0; /* without templates braces stand for themselves */
+  while (!cause && p < end) {
+    const char *name, *behind, *next;
+    uint64_t n;
+    if (any && (behind = insitu__kerchunk_braces(p, end, &name, &n))) {
+      cause = insitu__kerchunk_expand_name(k, name, n, out);
+      p = behind;
+      continue;
+    }
+    next = any ? memchr(p + 1, '{', (size_t)(end - p - 1)) : NULL;
+    if (!next) next = end;
+    if (!insitu__text_buffer_bytes(out, p, (uint64_t)(next - p))) cause = "it is too long";
+    p = next;
+  }
+  insitu__text_buffer_free(&plain);
+  if (!cause && out->n >= INSITU__MAX_KEY) cause = "it is too long";
+  return cause;
+}
+
+/* >>refstore ----------------------------------------------------------------------------------- */
+/* References as a store: a file that says where the objects of an archive lie, and the objects.
+ *
+ *   NAME.json     kerchunk's references: read whole into tables (>>kerchunk), a piece at a time
+ *   NAME.insitu   the flat index that `insitu index` and `insitu refs` write. Metadata, targets and
+ *                 the list of arrays are read when it is opened; the entries of chunks when they
+ *                 are looked up, INSITU__REFSTORE_PAGE bytes at a time, of which the last
+ *                 INSITU__REFSTORE_PAGES are kept
+ *
+ *   key ──look-up (>>refs)──► object: its bytes
+ *                         ├─► entry: target, offset, bytes ──► extent in the target's base store
+ *                         ├─► page of entries, perhaps read ──► the same
+ *                         └─► piece ──► extent: the chunk's object of another Zarr archive
+ *
+ * The flat index, all numbers little-endian, offsets from the file's begin:
+ *
+ *     0   8  "INSITUIX"          24  8  FNV-1a of the four tables below, 64 bits
+ *     8   4  version, 1          32 16  objects: offset, count
+ *    12   4  0                   48 16  targets: offset, count
+ *    16   8  bytes of the file   64 16  arrays:  offset, count
+ *                                80 16  text:    offset, bytes
+ *   object  32  key: offset, bytes (4), 0 (4); its bytes: offset, bytes
+ *   target  48  url: offset, bytes (4); ETag: bytes (4), offset; size (all ones: not known);
+ *               seconds since 1970 (INT64_MIN: not known); 0
+ *   array   48  path: offset, bytes (4); axes (4); grid: offset; entries: offset; keys (4): 0 i.j,
+ *               1 i/j, 2 c/i/j, 3 c.i.j; kind (4): 0 entries, 1 pieces; their number
+ *   entry   16  struct insitu__refs_entry, in C order of the grid
+ *   piece   48  axis (4), keys (4); first, count, of chunks along it; url of the archive: offset,
+ *               bytes (4); path in it: bytes (4), offset
+ *
+ * All but entries and inline chunks lies in the text. The grid counts stored objects.
+ *
+ * State: struct insitu__refstore, one per store. All of it is fixed once the file is read, but for
+ * the pages: the reactor thread reads them, any thread looks into them under the lock. The _await
+ * functions suspend; insitu__refstore_resolve_now runs on any thread. The file is untrusted. */
+
+#define INSITU__REFSTORE_MAGIC "INSITUIX"
+#define INSITU__REFSTORE_PAGE (64u << 10)
+#define INSITU__REFSTORE_PAGES 64
+/* Bytes of a JSON file that are read at once: from a server, side by side (INSITU__REMOTE_PART). */
+#define INSITU__REFSTORE_PIECE (2u << 20)
+#define INSITU__REFSTORE_PIECE_FAR (16u << 20)
+#define INSITU__REFSTORE_BAD "the index is damaged, or not all of it is there: write it again"
+/* Bytes of the index's parts. */
+enum {
+  INSITU__REFSTORE_HEAD = 96,
+  INSITU__REFSTORE_OBJECT = 32,
+  INSITU__REFSTORE_TARGET = 48,
+  INSITU__REFSTORE_ARRAY = 48,
+  INSITU__REFSTORE_ENTRY = 16,
+  INSITU__REFSTORE_RANGE = 48 /* a piece */
+};
+
+/* Entries of the file. */
+struct insitu__refstore_page {
+  uint64_t at, n; /* the range in the file; n 0: none */
+  uint64_t used;  /* when it was looked into last */
+  bool loading;   /* the reactor thread reads it */
+  unsigned char *bytes;
+  struct insitu__reactor_gate loaded;
+};
+
+struct insitu__refstore {
+  struct insitu__virtual pool;
+  struct insitu__refs refs;
+  char *name;                     /* the file's key in the pool's own place */
+  struct insitu__store_tag first; /* of the first read of the file */
+  uint64_t bytes;                 /* of the file, of an index */
+  bool flat;                      /* it is an index */
+  uint64_t null_target;           /* of references without a url; UINT64_MAX: there are none */
+  uint64_t unguarded;             /* targets of which nothing is known */
+
+  pthread_mutex_t lock; /* of the pages */
+  struct insitu__refstore_page page[INSITU__REFSTORE_PAGES];
+  uint64_t clock;
+  unsigned char *pages; /* their bytes */
+};
+
+static struct insitu__refstore *insitu__refstore_of(const struct insitu__store *s) {
+  return s->own;
+}
+
+/* -- the file -- */
+
+/* Reads n bytes of the file, or as many as there are. All reads are of the version that the first
+ * one found. */
+static insitu_status insitu__refstore_read_await(struct insitu__refstore *r, uint64_t at, void *to,
+    uint64_t n, uint64_t *got, insitu_error *err) {
+  struct insitu__store_tag tag = {.size = UINT64_MAX, .pinnable = true};
+  struct iovec iov = {to, n};
+  if (insitu__http_version_guards(&r->first.version)) tag.pin = &r->first;
+  insitu_status status =
+      insitu__store_fetch_await(&r->pool.place[0]->store, r->name, at, &iov, 1, &tag, got, err);
+  if (!status && !at) r->first = tag;
+  return status;
+}
+
+/* Reads exactly n bytes of the file. */
+static insitu_status insitu__refstore_exactly_await(
+    struct insitu__refstore *r, uint64_t at, void *to, uint64_t n, insitu_error *err) {
+  uint64_t got;
+  insitu_status status = insitu__refstore_read_await(r, at, to, n, &got, err);
+  if (status < 0 || got == n) return status;
+  return insitu__error_set(err, INSITU_E_CORRUPT, "it ends early; " INSITU__REFSTORE_BAD);
+}
+
+/* -- targets -- */
+
+/* Adds a target: its place, and its key there. */
+static insitu_status insitu__refstore_place(struct insitu__refstore *r,
+    const struct insitu__store *store, const char *key, uint64_t *target, insitu_error *err) {
+  uint64_t place = 0, at = r->refs.text.n;
+  while (&r->pool.place[place]->store != store) place++;
+  *target = place << 48 | at;
+  if (insitu__text_buffer_bytes(&r->refs.text, key, strlen(key) + 1)) return INSITU_OK;
+  return insitu__refs_no_memory(err);
+}
+
+/* The target that references without a url mean: the one that the user named. */
+static insitu_status insitu__refstore_null(struct insitu__refstore *r, insitu_error *err) {
+  char key[INSITU__MAX_KEY];
+  struct insitu__store *store;
+  if (r->pool.n_prefixes != 1)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "some of its references have no url: they mean one target that the file does not name; "
+        "give its url, alone, as virtual_prefixes (--virtual-prefix)");
+  insitu_status status = insitu__virtual_find(&r->pool, r->pool.prefixes[0], &store, key, err);
+  return status ? status : insitu__refstore_place(r, store, key, &r->null_target, err);
+}
+
+/* What was found out about the directory of the url before. */
+struct insitu__refstore_memo {
+  uint64_t n; /* bytes of the url up to its last slash, and that; 0: nothing */
+  const struct insitu__store *store;
+  uint64_t n_key; /* of the key, as many */
+  char url[INSITU__MAX_KEY], key[INSITU__MAX_KEY];
+};
+
+/* Where the target of a url lies. Targets side by side are found by the directory of the first. */
+static insitu_status insitu__refstore_find(struct insitu__refstore *r,
+    struct insitu__refstore_memo *m, const char *url, uint64_t *target, insitu_error *err) {
+  char key[INSITU__MAX_KEY];
+  struct insitu__store *store;
+  const char *slash = strrchr(url, '/'), *name = slash ? slash + 1 : url;
+  uint64_t n = slash ? (uint64_t)(name - url) : 0, n_name = strlen(name);
+  bool plain = n_name && name[0] != '.' && !strpbrk(name, "%?#\\");
+  if (n && n == m->n && plain && !memcmp(url, m->url, n) && m->n_key + n_name < sizeof key) {
+    memcpy(m->key + m->n_key, name, n_name + 1);
+    return insitu__refstore_place(r, m->store, m->key, target, err);
+  }
+
+  insitu_status status = insitu__virtual_find(&r->pool, url, &store, key, err);
+  if (status < 0) return status;
+  const char *last = strrchr(key, '/'), *end = last ? last + 1 : key;
+  m->n = 0;
+  if (plain && n && !strcmp(end, name)) {
+    m->n = n;
+    m->store = store;
+    m->n_key = (uint64_t)(end - key);
+    memcpy(m->url, url, n);
+    memcpy(m->key, key, m->n_key);
+  }
+  return insitu__refstore_place(r, store, key, target, err);
+}
+
+/* -- kerchunk -- */
+
+/* Lives on its coroutine's stack; the worker owns it during the call. */
+struct insitu__refstore_feed {
+  struct insitu__kerchunk *kerchunk;
+  const char *text;
+  uint64_t n, used;
+  bool final;
+  insitu_status status;
+  insitu_error error;
+};
+
+static void insitu__refstore_feed_job(void *arg, unsigned worker) {
+  struct insitu__refstore_feed *f = arg;
+  (void)worker;
+  f->status = insitu__kerchunk_feed(f->kerchunk, f->text, f->n, f->final, &f->used, &f->error);
+}
+
+static void insitu__refstore_finish_job(void *arg, unsigned worker) {
+  struct insitu__refstore_feed *f = arg;
+  (void)worker;
+  f->status = INSITU_OK;
+  if (!insitu__refs_finish(f->kerchunk->refs)) f->status = insitu__refs_no_memory(&f->error);
+}
+
+/* Reads the file, of which the first `have` bytes are in *buf, of *cap bytes, and the rest follows
+ * if `more`. */
+static insitu_status insitu__refstore_json_await(struct insitu__store *s,
+    struct insitu__kerchunk *k, char **buf, uint64_t cap, uint64_t have, insitu_error *err) {
+  struct insitu__refstore *r = insitu__refstore_of(s);
+  uint64_t piece = cap, at = have;
+  bool final = have < piece;
+  for (;;) {
+    struct insitu__refstore_feed f = {.kerchunk = k, .text = *buf, .n = have, .final = final};
+    insitu__reactor_work_await(s->reactor, insitu__refstore_feed_job, &f);
+    if (f.status < 0) insitu__error_copy(err, &f.error);
+    if (f.status < 0 || final) return f.status;
+    have -= f.used;
+    memmove(*buf, *buf + f.used, have);
+
+    /* as much again as waits: a long member is scanned a few times, and not many */
+    uint64_t want = insitu__base_max(piece, have), got;
+    if (have > INSITU__MAX_META)
+      return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+          "byte %" PRIu64 ": one reference has more than INSITU__MAX_META (%u) bytes", k->at,
+          INSITU__MAX_META);
+    if (have + want > cap) {
+      cap = have + want;
+      char *larger = insitu__mem_realloc(*buf, cap);
+      if (!larger) return insitu__refs_no_memory(err);
+      *buf = larger;
+    }
+    insitu_status status = insitu__refstore_read_await(r, at, *buf + have, want, &got, err);
+    if (status < 0) return status;
+    at += got;
+    have += got;
+    final = got < want;
+  }
+}
+
+/* Finds the targets of all urls. */
+static insitu_status insitu__refstore_urls(
+    struct insitu__refstore *r, const struct insitu__kerchunk *k, insitu_error *err) {
+  struct insitu__text_buffer url = {.limit = 2 * INSITU__MAX_KEY};
+  struct insitu__refstore_memo *memo = insitu__mem_alloc(1, sizeof *memo);
+  insitu_status status = memo ? INSITU_OK : insitu__refs_no_memory(err);
+  for (uint32_t i = 0; !status && i < INSITU__ARRAY_LEN(k->url); i++) {
+    uint64_t target = 0;
+    url.n = 0;
+    url.failed = false;
+    const char *cause = insitu__kerchunk_url(k, i, &url);
+    if (cause) {
+      uint64_t n;
+      const char *raw = insitu__kerchunk_raw(k, i, &n);
+      status = insitu__error_set(
+          err, INSITU_E_FORMAT, "url '%.*s': %s", (int)insitu__base_min(n, 200), raw, cause);
+    } else status = insitu__refstore_find(r, memo, url.n ? url.text : "", &target, err);
+    if (!status && !INSITU__ARRAY_PUSH(r->refs.target, target))
+      status = insitu__refs_no_memory(err);
+  }
+  if (!status && k->none) status = insitu__refstore_null(r, err);
+  insitu__text_buffer_free(&url);
+  insitu__mem_free(memo);
+  r->unguarded = INSITU__ARRAY_LEN(r->refs.target) + (k->none ? 1 : 0);
+  return status;
+}
+
+/* -- the flat index: functions that read no file -- */
+
+/* What is read of an index when it is opened. */
+struct insitu__refstore_index {
+  const unsigned char *head, *objects, *targets, *arrays, *text;
+  uint64_t bytes; /* of the file */
+  uint64_t n_objects, n_targets, n_arrays, text_at, n_text;
+};
+
+static insitu_status insitu__refstore_damaged(const char *what, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_CORRUPT,
+      "%s lies outside of it or makes no sense; " INSITU__REFSTORE_BAD, what);
+}
+
+/* Whether [at, at + count * size) lies in a file of `bytes`. */
+static bool insitu__refstore_fits(uint64_t at, uint64_t count, uint64_t size, uint64_t bytes) {
+  uint64_t n;
+  return at <= bytes && insitu__base_mul(count, size, &n) && n <= bytes - at;
+}
+
+/* Reads the head: what else is to be read. bytes: of the file. */
+static insitu_status insitu__refstore_head(struct insitu__refstore_index *x,
+    const unsigned char *head, uint64_t bytes, insitu_error *err) {
+  memset(x, 0, sizeof *x);
+  x->head = head;
+  x->bytes = bytes;
+  x->n_objects = insitu__base_load64(head + 40);
+  x->n_targets = insitu__base_load64(head + 56);
+  x->n_arrays = insitu__base_load64(head + 72);
+  x->text_at = insitu__base_load64(head + 80);
+  x->n_text = insitu__base_load64(head + 88);
+  if (memcmp(head, INSITU__REFSTORE_MAGIC, 8)) return insitu__refstore_damaged("its head", err);
+  if (insitu__base_load32(head + 8) != 1 || insitu__base_load32(head + 12))
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "it is an index of another version (%u); write it again with `insitu` of this version",
+        insitu__base_load32(head + 8));
+  if (insitu__base_load64(head + 16) != bytes)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "it has %" PRIu64 " bytes, and its head says %" PRIu64 "; " INSITU__REFSTORE_BAD, bytes,
+        insitu__base_load64(head + 16));
+  if (x->n_objects > INSITU__MAX_LIST || x->n_targets > INSITU__MAX_REFS_TARGETS ||
+      x->n_arrays > INSITU__MAX_REFS_TABLES || x->n_text > INSITU__MAX_REFS_TEXT)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "it has %" PRIu64 " objects, %" PRIu64 " targets, %" PRIu64 " arrays and %" PRIu64
+        " bytes of text: more than INSITU__MAX_LIST, INSITU__MAX_REFS_TARGETS, "
+        "INSITU__MAX_REFS_TABLES and INSITU__MAX_REFS_TEXT",
+        x->n_objects, x->n_targets, x->n_arrays, x->n_text);
+  if (!insitu__refstore_fits(
+          insitu__base_load64(head + 32), x->n_objects, INSITU__REFSTORE_OBJECT, bytes) ||
+      !insitu__refstore_fits(
+          insitu__base_load64(head + 48), x->n_targets, INSITU__REFSTORE_TARGET, bytes) ||
+      !insitu__refstore_fits(
+          insitu__base_load64(head + 64), x->n_arrays, INSITU__REFSTORE_ARRAY, bytes) ||
+      !insitu__refstore_fits(x->text_at, x->n_text, 1, bytes))
+    return insitu__refstore_damaged("a table", err);
+  return INSITU_OK;
+}
+
+/* n bytes of the text at an offset of the file; NULL: they lie outside of it. */
+static const unsigned char *insitu__refstore_text(
+    const struct insitu__refstore_index *x, uint64_t at, uint64_t n) {
+  uint64_t inside = at - x->text_at;
+  if (at < x->text_at || inside > x->n_text || n > x->n_text - inside) return NULL;
+  return x->text + inside;
+}
+
+/* Continues a hash over bytes: FNV-1a. */
+static uint64_t insitu__refstore_hash(uint64_t h, const unsigned char *p, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
+  return h;
+}
+
+/* Copies a text of the index into `out`; false: it lies outside, is too long, or holds NUL. */
+static bool insitu__refstore_copy(
+    const struct insitu__refstore_index *x, uint64_t at, uint64_t n, char out[INSITU__MAX_KEY]) {
+  const unsigned char *p = insitu__refstore_text(x, at, n);
+  if (!p || n >= INSITU__MAX_KEY || memchr(p, 0, n)) return false;
+  memcpy(out, p, n);
+  out[n] = 0;
+  return true;
+}
+
+/* Reads the objects. Keys that are no keys are left out. */
+static insitu_status insitu__refstore_objects(
+    struct insitu__refs *r, const struct insitu__refstore_index *x, insitu_error *err) {
+  char key[INSITU__MAX_KEY];
+  for (uint64_t i = 0; i < x->n_objects; i++) {
+    const unsigned char *o = x->objects + i * INSITU__REFSTORE_OBJECT;
+    uint64_t n = insitu__base_load32(o + 8), bytes = insitu__base_load64(o + 24);
+    const unsigned char *p = insitu__refstore_text(x, insitu__base_load64(o + 16), bytes);
+    if (!p || !insitu__refstore_copy(x, insitu__base_load64(o), n, key))
+      return insitu__refstore_damaged("an object", err);
+    if (!insitu__store_key_valid(key)) continue;
+    uint64_t at = r->bytes.n;
+    if (!insitu__text_buffer_bytes(&r->bytes, p, bytes) ||
+        !insitu__text_buffer_bytes(&r->bytes, "", 1))
+      return insitu__refs_no_memory(err);
+    insitu_status status = insitu__refs_add_object(r, key, n, at, bytes, err);
+    if (status < 0) return status;
+  }
+  return INSITU_OK;
+}
+
+/* What stands before a chunk's first number, behind the array's path: by the table of keys; NULL:
+ * there are no such keys. */
+static const char *insitu__refstore_keys(unsigned keys, char *separator) {
+  static const char *const before[] = {"", "", "c/", "c."};
+  if (keys >= INSITU__BASE_COUNT(before)) return NULL;
+  *separator = keys == 0 || keys == 3 ? '.' : '/';
+  return before[keys];
+}
+
+/* Reads an array: adds its table, and sets *pieces to the place of its pieces, or NULL. */
+static insitu_status insitu__refstore_array(struct insitu__refs *r,
+    const struct insitu__refstore_index *x, const unsigned char *a, const unsigned char **pieces,
+    struct insitu__refs_table **table, insitu_error *err) {
+  char prefix[2 * INSITU__MAX_KEY], path[INSITU__MAX_KEY], separator = 0;
+  unsigned ndim = insitu__base_load32(a + 12), kind = insitu__base_load32(a + 36);
+  const char *before = insitu__refstore_keys(insitu__base_load32(a + 32), &separator);
+  uint64_t n = insitu__base_load64(a + 40), at = insitu__base_load64(a + 24), product = 1;
+  const unsigned char *grid = NULL;
+  *pieces = NULL;
+  if (ndim <= INSITU__MAX_DIMS)
+    grid = insitu__refstore_text(x, insitu__base_load64(a + 16), (uint64_t)ndim * 8);
+  if (!grid || !before || kind > 1 ||
+      !insitu__refstore_copy(x, insitu__base_load64(a), insitu__base_load32(a + 8), path) ||
+      (path[0] && !insitu__store_key_valid(path)))
+    return insitu__refstore_damaged("an array", err);
+
+  snprintf(prefix, sizeof prefix, "%s%s%s", path, path[0] ? "/" : "", before);
+  unsigned numbers = ndim;
+  if (!ndim && before[0]) prefix[strlen(prefix) - 1] = 0; /* of a scalar the key is "c" ... */
+  if (!ndim && !before[0]) numbers = 1;                   /* ... or "0" */
+  if (numbers < 2) separator = 0;
+  if (insitu__refs_find(r, prefix, strlen(prefix), numbers, separator) >= 0)
+    return insitu__refstore_damaged("an array that is there twice", err);
+  struct insitu__refs_table *t =
+      insitu__refs_add_table(r, prefix, strlen(prefix), numbers, separator, err);
+  if (!t) return INSITU_E_NOMEM;
+  *table = t;
+  t->kind = kind ? INSITU__REFS_PIECES : INSITU__REFS_FILE;
+  t->grid[0] = 1;
+  for (unsigned d = 0; d < ndim; d++) t->grid[d] = insitu__base_load64(grid + 8 * d);
+  for (unsigned d = 0; d < numbers; d++)
+    if (!insitu__base_mul(product, t->grid[d], &product))
+      return insitu__refstore_damaged("the grid of an array", err);
+  t->n = n;
+  t->at = at;
+  if (!kind) {
+    if (n != product || !insitu__refstore_fits(at, n, INSITU__REFSTORE_ENTRY, x->bytes))
+      return insitu__refstore_damaged("the table of an array's chunks", err);
+    r->n_entries += n;
+    return INSITU_OK;
+  }
+  bool few = n && n <= INSITU__MAX_REFS_PIECES && ndim;
+  if (few) *pieces = insitu__refstore_text(x, at, n * INSITU__REFSTORE_RANGE);
+  return *pieces ? INSITU_OK : insitu__refstore_damaged("the pieces of an array", err);
+}
+
+/* Reads where a piece lies along its axis. before: where the piece before it ends. */
+static insitu_status insitu__refstore_piece(const struct insitu__refs_table *t,
+    const unsigned char *p, uint64_t *before, struct insitu__refs_piece *piece, insitu_error *err) {
+  piece->axis = insitu__base_load32(p);
+  piece->first = insitu__base_load64(p + 8);
+  piece->count = insitu__base_load64(p + 16);
+  bool inside = piece->axis < t->ndim && piece->axis == t->piece[0].axis &&
+                piece->first >= *before && piece->first <= t->grid[piece->axis] &&
+                piece->count <= t->grid[piece->axis] - piece->first;
+  *before = piece->first + piece->count;
+  return inside ? INSITU_OK : insitu__refstore_damaged("a piece of an array", err);
+}
+
+/* -- the flat index: opening it -- */
+
+/* Reads the targets, and finds where they lie. */
+static insitu_status insitu__refstore_targets(
+    struct insitu__refstore *r, const struct insitu__refstore_index *x, insitu_error *err) {
+  char url[INSITU__MAX_KEY];
+  insitu_status status = INSITU_OK;
+  struct insitu__refstore_memo *memo = insitu__mem_alloc(1, sizeof *memo);
+  r->refs.pin = insitu__mem_alloc(x->n_targets, sizeof *r->refs.pin);
+  if (!memo || !r->refs.pin) status = insitu__refs_no_memory(err);
+  for (uint64_t i = 0; !status && i < x->n_targets; i++) {
+    const unsigned char *t = x->targets + i * INSITU__REFSTORE_TARGET;
+    uint64_t n_etag = insitu__base_load32(t + 12), target = 0;
+    const unsigned char *etag = insitu__refstore_text(x, insitu__base_load64(t + 16), n_etag);
+    struct insitu__refs_pin *pin = &r->refs.pin[i];
+    if ((n_etag && !etag) ||
+        !insitu__refstore_copy(x, insitu__base_load64(t), insitu__base_load32(t + 8), url)) {
+      status = insitu__refstore_damaged("a target", err);
+      break;
+    }
+    pin->etag = n_etag ? insitu__virtual_etag((const char *)etag, n_etag) : 0;
+    pin->size = insitu__base_load64(t + 24);
+    pin->modified = (int64_t)insitu__base_load64(t + 32);
+    if (!pin->etag && pin->size == UINT64_MAX && pin->modified == INT64_MIN) r->unguarded++;
+    status = insitu__refstore_find(r, memo, url, &target, err);
+    if (!status && !INSITU__ARRAY_PUSH(r->refs.target, target))
+      status = insitu__refs_no_memory(err);
+  }
+  insitu__mem_free(memo);
+  return status;
+}
+
+/* Finds where the pieces of an array lie. */
+static insitu_status insitu__refstore_pieces(struct insitu__refstore *r,
+    const struct insitu__refstore_index *x, struct insitu__refs_table *t,
+    const unsigned char *pieces, insitu_error *err) {
+  char url[INSITU__MAX_KEY], path[INSITU__MAX_KEY], key[INSITU__MAX_KEY],
+      whole[3 * INSITU__MAX_KEY];
+  uint64_t before = 0;
+  t->piece = insitu__mem_alloc(t->n, sizeof *t->piece);
+  if (!t->piece) return insitu__refs_no_memory(err);
+  t->piece[0].axis = insitu__base_load32(pieces);
+  for (uint64_t i = 0; i < t->n; i++) {
+    const unsigned char *p = pieces + i * INSITU__REFSTORE_RANGE;
+    struct insitu__refs_piece *piece = &t->piece[i];
+    struct insitu__store *store;
+    insitu_status status = insitu__refstore_piece(t, p, &before, piece, err);
+    if (status < 0) return status;
+    const char *behind = insitu__refstore_keys(insitu__base_load32(p + 4), &piece->separator);
+    if (!behind ||
+        !insitu__refstore_copy(x, insitu__base_load64(p + 24), insitu__base_load32(p + 32), url) ||
+        !insitu__refstore_copy(x, insitu__base_load64(p + 40), insitu__base_load32(p + 36), path) ||
+        (path[0] && !insitu__store_key_valid(path)))
+      return insitu__refstore_damaged("a piece of an array", err);
+    status = insitu__virtual_find(&r->pool, url, &store, key, err);
+    if (status < 0) return status;
+    snprintf(whole, sizeof whole, "%s%s%s%s%s", key, key[0] ? "/" : "", path, path[0] ? "/" : "",
+        behind);
+    piece->base = store;
+    piece->key = r->refs.text.n;
+    if (strlen(whole) >= INSITU__MAX_KEY) return insitu__refstore_damaged("a piece's path", err);
+    if (!insitu__text_buffer_bytes(&r->refs.text, whole, strlen(whole) + 1))
+      return insitu__refs_no_memory(err);
+    r->refs.n_pieces++;
+  }
+  return INSITU_OK;
+}
+
+/* Makes tables of an index whose parts were read. */
+static insitu_status insitu__refstore_build(
+    struct insitu__refstore *r, const struct insitu__refstore_index *x, insitu_error *err) {
+  uint64_t hash = insitu__refstore_hash(
+      UINT64_C(0xcbf29ce484222325), x->objects, x->n_objects * INSITU__REFSTORE_OBJECT);
+  hash = insitu__refstore_hash(hash, x->targets, x->n_targets * INSITU__REFSTORE_TARGET);
+  hash = insitu__refstore_hash(hash, x->arrays, x->n_arrays * INSITU__REFSTORE_ARRAY);
+  hash = insitu__refstore_hash(hash, x->text, x->n_text);
+  if (hash != insitu__base_load64(x->head + 24))
+    return insitu__error_set(err, INSITU_E_CORRUPT, "its checksum is wrong; " INSITU__REFSTORE_BAD);
+
+  insitu_status status = insitu__refstore_objects(&r->refs, x, err);
+  if (!status) status = insitu__refstore_targets(r, x, err);
+  for (uint64_t i = 0; !status && i < x->n_arrays; i++) {
+    const unsigned char *pieces;
+    struct insitu__refs_table *t = NULL;
+    status = insitu__refstore_array(
+        &r->refs, x, x->arrays + i * INSITU__REFSTORE_ARRAY, &pieces, &t, err);
+    if (!status && pieces) status = insitu__refstore_pieces(r, x, t, pieces, err);
+  }
+  if (!status && !insitu__refs_finish(&r->refs)) status = insitu__refs_no_memory(err);
+  return status;
+}
+
+/* Reads all of an index but the entries. head: its first bytes. */
+static insitu_status insitu__refstore_flat_await(
+    struct insitu__refstore *r, const unsigned char *head, insitu_error *err) {
+  struct insitu__refstore_index x;
+  insitu_status status = insitu__refstore_head(&x, head, r->bytes, err);
+  if (status < 0) return status;
+  uint64_t n[4] = {x.n_objects * INSITU__REFSTORE_OBJECT, x.n_targets * INSITU__REFSTORE_TARGET,
+      x.n_arrays * INSITU__REFSTORE_ARRAY, x.n_text};
+  unsigned char *part[4] = {NULL, NULL, NULL, NULL};
+  for (int i = 0; i < 4 && !status; i++) {
+    part[i] = insitu__mem_realloc(NULL, n[i]);
+    if (!part[i]) status = insitu__refs_no_memory(err);
+    else if (n[i])
+      status = insitu__refstore_exactly_await(
+          r, insitu__base_load64(head + 32 + 16 * i), part[i], n[i], err);
+  }
+  x.objects = part[0];
+  x.targets = part[1];
+  x.arrays = part[2];
+  x.text = part[3];
+  if (!status) status = insitu__refstore_build(r, &x, err);
+  for (int i = 0; i < 4; i++) insitu__mem_free(part[i]);
+  r->flat = true;
+  return status;
+}
+
+/* -- entries of the file -- */
+
+/* The page of a table that has an entry, and where in the page; n: its bytes. */
+static uint64_t insitu__refstore_page_of(
+    const struct insitu__refs_hit *hit, uint64_t *n, uint64_t *inside) {
+  const uint64_t each = INSITU__REFSTORE_PAGE / INSITU__REFSTORE_ENTRY;
+  uint64_t first = hit->number / each * each;
+  *inside = (hit->number - first) * INSITU__REFSTORE_ENTRY;
+  *n = insitu__base_min(each, hit->table->n - first) * INSITU__REFSTORE_ENTRY;
+  return hit->table->at + first * INSITU__REFSTORE_ENTRY;
+}
+
+static struct insitu__refs_entry insitu__refstore_load(const unsigned char *p) {
+  return (struct insitu__refs_entry){insitu__base_load64(p), insitu__base_load64(p + 8)};
+}
+
+/* Looks an entry up in the pages that are here; false: it is in none. Any thread. */
+static bool insitu__refstore_entry_now(struct insitu__refstore *r,
+    const struct insitu__refs_hit *hit, struct insitu__refs_entry *entry) {
+  uint64_t n, inside, at = insitu__refstore_page_of(hit, &n, &inside);
+  bool found = false;
+  pthread_mutex_lock(&r->lock);
+  for (int i = 0; i < INSITU__REFSTORE_PAGES && !found; i++) {
+    struct insitu__refstore_page *page = &r->page[i];
+    if (page->n != n || page->at != at || page->loading) continue;
+    *entry = insitu__refstore_load(page->bytes + inside);
+    page->used = ++r->clock;
+    found = true;
+  }
+  pthread_mutex_unlock(&r->lock);
+  return found;
+}
+
+/* A page that is to be read, `loading`: of those that nobody reads the one that was used longest
+ * ago; NULL: all are being read. */
+static struct insitu__refstore_page *insitu__refstore_page_get(
+    struct insitu__refstore *r, uint64_t at, uint64_t n) {
+  struct insitu__refstore_page *oldest = NULL;
+  pthread_mutex_lock(&r->lock);
+  for (int i = 0; i < INSITU__REFSTORE_PAGES; i++) {
+    struct insitu__refstore_page *page = &r->page[i];
+    if (!page->loading && (!oldest || page->used < oldest->used)) oldest = page;
+  }
+  if (oldest) {
+    oldest->loading = true;
+    oldest->at = at;
+    oldest->n = n;
+    memset(&oldest->loaded, 0, sizeof oldest->loaded);
+  }
+  pthread_mutex_unlock(&r->lock);
+  return oldest;
+}
+
+/* The page that is being read with this range, or any that is being read. */
+static struct insitu__refstore_page *insitu__refstore_page_loading(
+    struct insitu__refstore *r, uint64_t at, uint64_t n) {
+  struct insitu__refstore_page *any = NULL;
+  for (int i = 0; i < INSITU__REFSTORE_PAGES; i++) {
+    struct insitu__refstore_page *page = &r->page[i];
+    if (!page->loading) continue;
+    if (page->at == at && page->n == n) return page;
+    any = page;
+  }
+  return any;
+}
+
+/* Whether such a range is being read. */
+static bool insitu__refstore_is_loading(
+    const struct insitu__refstore_page *page, uint64_t at, uint64_t n) {
+  return page && page->at == at && page->n == n;
+}
+
+/* Looks an entry up, and reads its page if it is not here. */
+static insitu_status insitu__refstore_entry_await(struct insitu__store *s,
+    const struct insitu__refs_hit *hit, struct insitu__refs_entry *entry, insitu_error *err) {
+  struct insitu__refstore *r = insitu__refstore_of(s);
+  uint64_t n, inside, at = insitu__refstore_page_of(hit, &n, &inside);
+  while (!insitu__refstore_entry_now(r, hit, entry)) {
+    struct insitu__refstore_page *other = insitu__refstore_page_loading(r, at, n), *page = NULL;
+    if (!insitu__refstore_is_loading(other, at, n)) page = insitu__refstore_page_get(r, at, n);
+    if (!page) {
+      insitu__reactor_gate_await(s->reactor, &other->loaded);
+      continue;
+    }
+
+    insitu_status status = insitu__refstore_exactly_await(r, at, page->bytes, n, err);
+    pthread_mutex_lock(&r->lock);
+    if (status < 0) page->n = 0;
+    else *entry = insitu__refstore_load(page->bytes + inside);
+    page->used = ++r->clock;
+    page->loading = false;
+    pthread_mutex_unlock(&r->lock);
+    insitu__reactor_gate_open(&page->loaded);
+    return status;
+  }
+  return INSITU_OK;
+}
+
+/* -- resolving -- */
+
+/* The extent of an object. */
+static void insitu__refstore_object(const insitu_object *o, struct insitu__store_extent *x) {
+  x->bytes = o->bytes;
+  x->n = o->n;
+}
+
+/* The extent of a chunk of a piece. INSITU_E_NOTFOUND: no piece has it. */
+static insitu_status insitu__refstore_part(const struct insitu__refs *r,
+    const struct insitu__refs_hit *hit, struct insitu__store_extent *x) {
+  const struct insitu__refs_table *t = hit->table;
+  uint64_t i, along = hit->at[t->piece[0].axis];
+  INSITU__BASE_BISECT(i, 0, t->n, t->piece[mid].first <= along);
+  if (!i || along - t->piece[i - 1].first >= t->piece[i - 1].count) return INSITU_E_NOTFOUND;
+  const struct insitu__refs_piece *p = &t->piece[i - 1];
+  const char *prefix = r->text.text + p->key;
+  uint64_t n = strlen(prefix);
+  char *to = x->room + n;
+  memcpy(x->room, prefix, n);
+  for (unsigned d = 0; d < t->ndim; d++) {
+    if (to + 24 > x->room + INSITU__MAX_KEY) return INSITU_E_IO;
+    if (d) *to++ = p->separator;
+    to += insitu__text_decimal(d == p->axis ? hit->at[d] - p->first : hit->at[d], to);
+  }
+  *to = 0;
+  x->base = p->base;
+  x->key = x->room;
+  x->n = UINT64_MAX;
+  x->may_lack = true;
+  x->pin = insitu__virtual_no_pin;
+  return INSITU_OK;
+}
+
+/* The extent of an entry. INSITU_E_NOTFOUND: the chunk is absent; INSITU_E_CORRUPT: the entry makes
+ * no sense. */
+static insitu_status insitu__refstore_extent(const struct insitu__refstore *r,
+    struct insitu__refs_entry entry, struct insitu__store_extent *x) {
+  uint64_t number = entry.where >> 40, n = entry.where & INSITU__REFS_LENGTH, target;
+  bool whole = n == INSITU__REFS_LENGTH;
+  if (number == INSITU__REFS_ABSENT) return INSITU_E_NOTFOUND;
+  x->pin = insitu__virtual_no_pin;
+  x->n = whole ? UINT64_MAX : n;
+  x->offset = entry.offset;
+  if (entry.offset > INT64_MAX || (!whole && entry.offset > INT64_MAX - n)) return INSITU_E_CORRUPT;
+
+  if (number == INSITU__REFS_INLINE) {
+    if (!r->flat) {
+      x->bytes = (const unsigned char *)r->refs.bytes.text + entry.offset;
+      x->offset = 0;
+      return INSITU_OK;
+    }
+    if (whole || entry.offset > r->bytes || n > r->bytes - entry.offset) return INSITU_E_CORRUPT;
+    x->base = &r->pool.place[0]->store;
+    x->key = r->name;
+    return INSITU_OK;
+  }
+
+  if (number < INSITU__ARRAY_LEN(r->refs.target)) target = r->refs.target[number];
+  else if (number == INSITU__MAX_REFS_TARGETS && !r->flat) target = r->null_target;
+  else return INSITU_E_CORRUPT;
+  x->base = &r->pool.place[target >> 48]->store;
+  x->key = r->refs.text.text + (target & ((UINT64_C(1) << 48) - 1));
+  if (r->refs.pin) {
+    const struct insitu__refs_pin *pin = &r->refs.pin[number];
+    x->pin.etag = pin->etag;
+    x->pin.size = pin->size;
+    x->pin.modified = pin->modified;
+  }
+  return INSITU_OK;
+}
+
+/* The entry of a table in memory. */
+static struct insitu__refs_entry insitu__refstore_entry(const struct insitu__refs_hit *hit) {
+  const struct insitu__refs_table *t = hit->table;
+  return t->kind == INSITU__REFS_DENSE ? t->entry[hit->number] : t->cell[hit->number].entry;
+}
+
+/* See struct insitu__store_ops. */
+static insitu_status insitu__refstore_resolve_await(struct insitu__store *s, const char *key,
+    uint64_t offset, uint64_t room, struct insitu__store_tag *tag, struct insitu__store_extent *x,
+    insitu_error *err) {
+  struct insitu__refstore *r = insitu__refstore_of(s);
+  struct insitu__refs_hit hit;
+  struct insitu__refs_entry entry;
+  (void)offset, (void)room, (void)tag;
+  if (!insitu__refs_look_up(&r->refs, key, &hit)) return INSITU_E_NOTFOUND;
+  if (hit.object) {
+    insitu__refstore_object(hit.object, x);
+    return INSITU_OK;
+  }
+  insitu_status status = INSITU_OK;
+  if (hit.table->kind == INSITU__REFS_PIECES) status = insitu__refstore_part(&r->refs, &hit, x);
+  else {
+    if (hit.table->kind != INSITU__REFS_FILE) entry = insitu__refstore_entry(&hit);
+    else status = insitu__refstore_entry_await(s, &hit, &entry, err);
+    if (!status) status = insitu__refstore_extent(r, entry, x);
+  }
+  if (status == INSITU_E_CORRUPT && (!err || err->status >= 0))
+    return insitu__error_set(err, status, "its reference makes no sense: " INSITU__REFSTORE_BAD);
+  if (status == INSITU_E_IO && (!err || err->status >= 0))
+    return insitu__error_set(err, status, "its key is longer than %d bytes", INSITU__MAX_KEY);
+  return status;
+}
+
+/* See struct insitu__store_ops. */
+static insitu_status insitu__refstore_resolve_now(
+    struct insitu__store *s, const char *key, struct insitu__store_extent *x) {
+  struct insitu__refstore *r = insitu__refstore_of(s);
+  struct insitu__refs_hit hit;
+  struct insitu__refs_entry entry;
+  if (!insitu__refs_look_up(&r->refs, key, &hit)) return INSITU_TIMEOUT;
+  if (hit.object) {
+    insitu__refstore_object(hit.object, x);
+    return INSITU_OK;
+  }
+  if (hit.table->kind == INSITU__REFS_PIECES) return insitu__refstore_part(&r->refs, &hit, x);
+  if (hit.table->kind != INSITU__REFS_FILE) entry = insitu__refstore_entry(&hit);
+  else if (!insitu__refstore_entry_now(r, &hit, &entry)) return INSITU_TIMEOUT;
+  return insitu__refstore_extent(r, entry, x);
+}
+
+/* -- opening -- */
+
+static void insitu__refstore_close(struct insitu__store *s) {
+  struct insitu__refstore *r = insitu__refstore_of(s);
+  insitu__refs_free(&r->refs);
+  insitu__virtual_close(&r->pool);
+  insitu__mem_free(r->name);
+  insitu__mem_free(r->pages);
+  pthread_mutex_destroy(&r->lock);
+  insitu__mem_free(r);
+}
+
+/* Room for the pages. */
+static insitu_status insitu__refstore_room(struct insitu__refstore *r, insitu_error *err) {
+  r->pages = insitu__mem_alloc(INSITU__REFSTORE_PAGES, INSITU__REFSTORE_PAGE);
+  if (!r->pages) return insitu__refs_no_memory(err);
+  for (uint64_t i = 0; i < INSITU__REFSTORE_PAGES; i++)
+    r->page[i].bytes = r->pages + i * INSITU__REFSTORE_PAGE;
+  return INSITU_OK;
+}
+
+/* What the first bytes of the file are: a status, or whether it is an index. */
+static insitu_status insitu__refstore_kind(
+    const char *head, uint64_t n, bool *flat, insitu_error *err) {
+  uint64_t at = 0;
+  *flat = n >= INSITU__REFSTORE_HEAD && !memcmp(head, INSITU__REFSTORE_MAGIC, 8);
+  while (at < n && insitu__text_is_blank(head[at])) at++;
+  if (*flat || (at < n && head[at] == '{')) return INSITU_OK;
+  int format = insitu__store_format_of((const unsigned char *)head, n);
+  if (format >= 0)
+    return insitu__error_set(err, INSITU_E_NOT_ZARR, "it is %s, which cannot be read here; %s",
+        insitu__store_formats[format].name, insitu__store_formats[format].advice);
+  return insitu__error_set(err, INSITU_E_NOT_ZARR,
+      "it is neither kerchunk's references in JSON nor an index of `insitu index`; check the url");
+}
+
+/* Reads the file, whose first `have` bytes are in *buf. */
+static insitu_status insitu__refstore_load_await(
+    struct insitu__store *s, char **buf, uint64_t cap, uint64_t have, insitu_error *err) {
+  struct insitu__refstore *r = insitu__refstore_of(s);
+  bool flat;
+  insitu_status status = insitu__refstore_kind(*buf, have, &flat, err);
+  if (status < 0) return status;
+  if (flat) {
+    r->bytes = r->first.size == UINT64_MAX ? have : r->first.size;
+    status = insitu__refstore_room(r, err);
+    return status ? status : insitu__refstore_flat_await(r, (const unsigned char *)*buf, err);
+  }
+
+  struct insitu__kerchunk k;
+  insitu__kerchunk_init(&k, &r->refs);
+  status = insitu__refstore_json_await(s, &k, buf, cap, have, err);
+  insitu__mem_free(*buf);
+  *buf = NULL;
+  if (!status) status = insitu__refstore_urls(r, &k, err);
+  if (!status) {
+    struct insitu__refstore_feed f = {.kerchunk = &k};
+    insitu__reactor_work_await(s->reactor, insitu__refstore_finish_job, &f);
+    status = f.status;
+    if (status < 0) insitu__error_copy(err, &f.error);
+  }
+  insitu__kerchunk_free(&k);
+  return status;
+}
+
+/* See struct insitu__store_ops. */
+static insitu_status insitu__refstore_index_await(struct insitu__store *s, insitu_error *err) {
+  struct insitu__refstore *r = insitu__refstore_of(s);
+  bool far = r->pool.place[0]->store.ops->remote;
+  uint64_t cap = far ? INSITU__REFSTORE_PIECE_FAR : INSITU__REFSTORE_PIECE, have;
+  insitu_error cause;
+  insitu__error_clear(&cause);
+  insitu__refs_init(&r->refs);
+  char *buf = insitu__mem_realloc(NULL, cap);
+  if (!buf) return insitu__store_no_memory(err);
+  insitu_status status = insitu__refstore_read_await(r, 0, buf, cap, &have, &cause);
+  if (status < 0) {
+    insitu__error_copy(err, &cause); /* it says all that there is to say */
+    insitu__mem_free(buf);
+    return status;
+  }
+  status = insitu__refstore_load_await(s, &buf, cap, have, &cause);
+  insitu__mem_free(buf);
+  if (status < 0) return insitu__store_extent_failed(s, NULL, &cause, err);
+  s->object = r->refs.sorted;
+  s->n_objects = r->refs.n_objects;
+  return INSITU_OK;
+}
+
+static const struct insitu__store_ops insitu__refstore_ops = {
+    .read_await = insitu__store_extent_await,
+    .read_now = insitu__store_extent_now,
+    .list_await = insitu__store_object_list_await,
+    .close = insitu__refstore_close,
+    .resolve_await = insitu__refstore_resolve_await,
+    .resolve_now = insitu__refstore_resolve_now,
+    .verify = insitu__virtual_verify,
+    .container = "the references are of another version of it, or damaged: write them again",
+    .index_await = insitu__refstore_index_await,
+};
+
+/* Whether a local file is one of references, by its first bytes. Anything that cannot be read is
+ * left to others. */
+static bool insitu__refstore_is(const char *path) {
+  char head[64] = "";
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0) return false;
+  ssize_t n = pread(fd, head, sizeof head - 1, 0);
+  close(fd);
+  if (n >= 8 && !memcmp(head, INSITU__REFSTORE_MAGIC, 8)) return true;
+  uint64_t at = 0;
+  while (insitu__text_is_blank(head[at])) at++;
+  return head[at] == '{';
+}
+
+/* Whether a remote url is one of references, by the ending of its path. */
+static bool insitu__refstore_named(const char *url) {
+  static const char *const ending[] = {".json", ".insitu"};
+  uint64_t n = strcspn(url, "?#");
+  for (size_t i = 0; i < INSITU__BASE_COUNT(ending); i++) {
+    uint64_t length = strlen(ending[i]);
+    if (n > length && !strncasecmp(url + n - length, ending[i], length)) return true;
+  }
+  return false;
+}
+
+/* Opens the file of references that desc->url names; it is read by index_await. */
+static insitu_status insitu__refstore_open(
+    struct insitu__store *s, const insitu_loader_desc *desc, insitu_error *err) {
+  char name[INSITU__MAX_KEY];
+  struct insitu__refstore *r = insitu__mem_alloc(1, sizeof *r);
+  if (!r) return insitu__store_no_memory(err);
+  s->ops = &insitu__refstore_ops; /* closing frees all from here on */
+  s->own = r;
+  r->null_target = UINT64_MAX;
+  r->first.version = insitu__http_no_version;
+  pthread_mutex_init(&r->lock, NULL);
+  insitu_status status = insitu__virtual_open(&r->pool, s, desc, true, name, err);
+  if (status < 0) return status;
+  r->name = insitu__mem_text(name, strlen(name));
+  return r->name ? INSITU_OK : insitu__store_no_memory(err);
 }
 
 /* >>zarr --------------------------------------------------------------------------------------- */
@@ -23815,7 +26766,8 @@ static insitu_status insitu__source_open_remote(
   uint64_t n, begin;
   if (insitu__zip_part(desc->url, &begin, &n))
     return insitu__zip_remote(s, kind, desc, begin, n, err);
-  return insitu__remote_open(s, kind, desc, err);
+  if (insitu__refstore_named(desc->url)) return insitu__refstore_open(s, desc, err);
+  return insitu__remote_open(s, kind, desc, NULL, err);
 #else
   (void)s, (void)kind, (void)desc;
   return insitu__error_set(err, INSITU_E_UNSUPPORTED,
@@ -23850,7 +26802,9 @@ static insitu_status insitu__source_open_store(struct insitu__store *s,
   if (kind >= INSITU__TEXT_URL_HTTP)
     status = insitu__source_open_remote(s, kind - INSITU__TEXT_URL_HTTP, desc, err);
   else if (kind == INSITU__TEXT_URL_MEMORY) status = insitu__store_memory_open(s, desc, err);
-  else if (insitu__zip_split(path, &n, &bytes)) status = insitu__zip_open(s, path, n, bytes, err);
+  else if (insitu__zip_split(path, &n, &bytes))
+    status = !path[n] && insitu__refstore_is(path) ? insitu__refstore_open(s, desc, err)
+                                                   : insitu__zip_open(s, path, n, bytes, err);
   else if (kind == INSITU__TEXT_URL_FILE) status = insitu__store_file_open(s, path, err);
   else
     status = insitu__error_set(err, INSITU_E_NOTFOUND,
@@ -23873,6 +26827,7 @@ static insitu_status insitu__source_open_disk(
   insitu_status status = insitu__disk_open(&x->disk, base->reactor, desc, err);
   insitu__text_buffer_free(&name);
   if (status < 0) return status;
+  if (x->store.pool) return insitu__virtual_front(x->store.pool, &x->disk, err);
 
   base->front = &x->disk;
   base->front_await = insitu__disk_read_await;
@@ -36140,14 +39095,16 @@ static int insitu__part_kind(const struct insitu__zarr_array *z) {
 
 /* Bytes between two ranges up to which one read takes both. */
 static uint64_t insitu__part_gap(const struct insitu__part *p) {
-  return p->zarr->source->store.ops->remote ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP;
+  bool far = insitu__store_is_remote(&p->zarr->source->store);
+  return far ? INSITU__LOADER_FAR_GAP : INSITU__LOADER_GAP;
 }
 
 /* Whether a read of `bytes` of `stored` bytes saves enough. twice: after another read. */
 static bool insitu__part_saves(
     const struct insitu__part *p, double bytes, double stored, bool twice) {
   double least = INSITU__PART_NEAR;
-  if (p->zarr->source->store.ops->remote) least = twice ? INSITU__PART_FAR_TWICE : INSITU__PART_FAR;
+  bool far = insitu__store_is_remote(&p->zarr->source->store);
+  if (far) least = twice ? INSITU__PART_FAR_TWICE : INSITU__PART_FAR;
   return stored - bytes >= least && (stored - bytes) * 4 >= stored;
 }
 
@@ -36185,11 +39142,13 @@ static bool insitu__part_begin(struct insitu__part *p) {
 
   p->first = 0;
   p->total = p->stored;
-  if (kind == -2 || !sink->end || store->front || store->ops->resolve_now) return false;
+  if (kind == -2 || !sink->end || store->front) return false;
+  /* of what resolves, references alone */
+  if (store->ops->resolve_now && (!store->pool || store->base->front)) return false;
   /* a length in a shard's index that cannot be: a whole read tells it */
   bool inner = p->stored != UINT64_MAX;
   if (inner && (kind == -1 ? p->stored != p->decoded : p->stored > p->bound)) return false;
-  if (!store->ops->remote && p->bound <= INSITU__LOADER_TRIED) return false;
+  if (!insitu__store_is_remote(store) && p->bound <= INSITU__LOADER_TRIED) return false;
   if (!sink->begin && !sink->wants && sink->end >= p->decoded) return false;
   if (kind >= 0 && kind != INSITU__CODEC_BLOSC && sink->end >= p->decoded) return false;
   if (kind >= 0) return insitu__part_begin_coded(p, kind);
@@ -36258,7 +39217,7 @@ static insitu_status insitu__part_ranges_await(struct insitu__part *p) {
 
   unsigned *all = &p->loader->sched.readers;
 
-  if (p->zarr->source->store.ops->remote && p->plan.n > 1)
+  if (insitu__store_is_remote(&p->zarr->source->store) && p->plan.n > 1)
     readers = (unsigned)insitu__base_min(p->plan.n, INSITU__PART_READERS) - 1;
   readers = (unsigned)insitu__base_min(readers, INSITU__PART_MORE_READERS - *all);
   *all += readers;
@@ -38676,8 +41635,7 @@ struct insitu__config_field {
 
 static const char *const insitu__config_hole_words[] = {"auto", "raise", "fill", NULL};
 static const char *const insitu__config_io_words[] = {"auto", "uring", "epoll", NULL};
-static const char *const insitu__config_receipt_words[] = {
-    "none", "anchors", "bytes", NULL};
+static const char *const insitu__config_receipt_words[] = {"none", "anchors", "bytes", NULL};
 static const char *const insitu__config_assembly_words[] = {"auto", "scatter", "gather", NULL};
 
 #define INSITU__CONFIG_FIELD_OF(member, kind, words, unset, most)                                  \
@@ -38907,6 +41865,12 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
 
   c->options = options;
 
+  const char **prefixes = insitu__config_keep_list(
+      ld, desc->virtual_prefixes, desc->n_virtual_prefixes, sizeof *prefixes, &ok);
+  for (uint64_t i = 0; ok && i < desc->n_virtual_prefixes; i++)
+    insitu__config_keep_text(ld, &prefixes[i], &ok);
+  c->virtual_prefixes = prefixes;
+
   insitu_codec *codecs =
       insitu__config_keep_list(ld, desc->codecs, desc->n_codecs, sizeof *codecs, &ok);
   for (uint64_t i = 0; ok && i < desc->n_codecs; i++)
@@ -39004,6 +41968,13 @@ static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, ins
       return insitu__error_set(
           err, INSITU_E_ARG, "open: options[%" PRIu64 "] needs a key and a value", i);
 
+  if (!status)
+    status = insitu__config_check_list(
+        "virtual_prefixes", d->virtual_prefixes, d->n_virtual_prefixes, INSITU__MAX_PREFIXES, err);
+  for (uint64_t i = 0; !status && i < d->n_virtual_prefixes; i++)
+    if (!d->virtual_prefixes[i])
+      return insitu__error_set(err, INSITU_E_ARG,
+          "open: virtual_prefixes[%" PRIu64 "] is NULL; give a url or a directory", i);
   return status;
 }
 
@@ -46460,6 +49431,39 @@ static bool insitu__document_options(struct insitu__document *d, int value, void
   return true;
 }
 
+/* ---- where references may lead ---- */
+
+/* Secrets of urls are left out: a prefix that has some is refused when references are opened. */
+static void insitu__document_write_prefixes(struct insitu__text_buffer *b, const void *base) {
+  const insitu_loader_desc *c = base;
+  char shown[INSITU__MAX_KEY];
+  if (c->n_virtual_prefixes) insitu__document_name(b, "virtual_prefixes");
+  for (uint64_t i = 0; i < c->n_virtual_prefixes; i++)
+    insitu__document_write_string(
+        b, i ? ", " : "[", insitu__text_redact(c->virtual_prefixes[i], shown, sizeof shown));
+  if (c->n_virtual_prefixes) insitu__text_buffer_printf(b, "]");
+}
+
+/* ["s3://bucket/path"], behind those of the caller's desc. */
+static bool insitu__document_prefixes(struct insitu__document *d, int value, void *base) {
+  insitu_loader_desc *c = base;
+  if (!insitu__text_json_is_array(&d->j, value))
+    return insitu__document_fail(d, INSITU_E_ARG, "give a list, such as [\"s3://bucket/path\"]");
+  uint64_t more = (uint64_t)insitu__text_json_size(&d->j, value), n = c->n_virtual_prefixes;
+  if (n > INSITU__MAX_PREFIXES || more > INSITU__MAX_PREFIXES - n)
+    return insitu__document_fail(
+        d, INSITU_E_ARG, "there are too many; give at most %d", INSITU__MAX_PREFIXES);
+
+  const char **prefixes = insitu__document_room(d, n + more, sizeof *prefixes);
+  if (!prefixes) return false;
+  if (n) memcpy(prefixes, c->virtual_prefixes, n * sizeof *prefixes);
+  INSITU__TEXT_JSON_EACH (t, &d->j, value)
+    if (!(prefixes[n++] = insitu__document_string(d, t))) return false;
+  c->virtual_prefixes = prefixes;
+  c->n_virtual_prefixes = n;
+  return true;
+}
+
 /* ---- the log ---- */
 
 static const char *const insitu__document_log_words[] = {
@@ -46507,6 +49511,7 @@ static const struct insitu__document_member insitu__document_lists[] = {
     INSITU__DOCUMENT_OWN("samples", NULL, insitu__document_samples),
     INSITU__DOCUMENT_OWN("outputs", NULL, insitu__document_outputs),
     INSITU__DOCUMENT_OWN("options", NULL, insitu__document_options),
+    INSITU__DOCUMENT_OWN("virtual_prefixes", NULL, insitu__document_prefixes),
     INSITU__DOCUMENT_OWN("split", NULL, insitu__document_split),
     INSITU__DOCUMENT_OWN("log_level", NULL, insitu__document_log),
     INSITU__DOCUMENT_OWN("iterator", NULL, insitu__document_iter),
@@ -46602,6 +49607,7 @@ static void insitu__document_write_loader(struct insitu__text_buffer *b, const i
     insitu__text_buffer_printf(b, "%" PRIu64, c->n_samples);
   }
   insitu__document_write_options(b, c);
+  insitu__document_write_prefixes(b, c);
   insitu__document_write_objects(b, "split", insitu__document_split_members, INSITU__DOCUMENT_SPLIT,
       c->split, 3, sizeof *c->split);
 

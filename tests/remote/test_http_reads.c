@@ -710,7 +710,7 @@ static void test_refusing_curl(void **state) {
       asked("o", 2, 3);
       assert_int_equal(ask.status, i % 2 ? INSITU_E_NOMEM : INSITU_OK);
       if (!(i % 2)) assert_memory_equal(ask.to, "234", 3);
-      assert_int_equal(insitu__remote_of(insitu__store_base(&store))->http.under_way, 0);
+      assert_int_equal(insitu__remote_of(insitu__store_base(&store))->http->under_way, 0);
     }
     close_store();
   }
@@ -720,12 +720,12 @@ static void test_slowed_down(void **state) {
   (void)state;
   server_reset(server);
   open_store(EPOLL, NULL, 0);
-  insitu__remote_of(insitu__store_base(&store))->http.tune.limit = 1;
+  insitu__remote_of(insitu__store_base(&store))->http->tune.limit = 1;
   for (int i = 0; i < 10; i++) {
     asked("absent", 0, 3);
     assert_int_equal(ask.status, INSITU_E_NOTFOUND);
   }
-  assert_true(insitu__remote_of(insitu__store_base(&store))->http.tune.limit > 4);
+  assert_true(insitu__remote_of(insitu__store_base(&store))->http->tune.limit > 4);
   close_store();
 }
 
@@ -755,8 +755,8 @@ static void send_named(void *arg) {
   snprintf(url, sizeof url, "http://%s:%d/o", n->host, server->port);
   r.url = url;
   for (int i = 0; n->expired && i < INSITU__MAX_HOSTS; i++)
-    insitu__remote_of(insitu__store_base(&store))->http.host[i].until = 0;
-  n->status = insitu__http_await(&insitu__remote_of(insitu__store_base(&store))->http, &r, &err);
+    insitu__remote_of(insitu__store_base(&store))->http->host[i].until = 0;
+  n->status = insitu__http_await(insitu__remote_of(insitu__store_base(&store))->http, &r, &err);
   n->answer = r.answer.status;
   snprintf(n->message, sizeof n->message, "%s", err.message);
   insitu__http_request_free(&r);
@@ -867,7 +867,7 @@ static void test_names_renewed(void **state) {
     names_settle(2, 0);
     for (int i = 0; i < 3; i++)
       assert_int_equal(send_one_named("slow.test", false)->status, INSITU_OK);
-    struct insitu__names_host *host = &insitu__remote_of(insitu__store_base(&store))->http.host[0];
+    struct insitu__names_host *host = &insitu__remote_of(insitu__store_base(&store))->http->host[0];
     /* until its end is seen */
     for (int i = 0; host->asked && i < 1000; i++) send_one_named("slow.test", false);
     assert_int_equal(names(&names_asked), 2);
@@ -1048,7 +1048,7 @@ static void send_kind(void *arg) {
             (!k->header2 || insitu__http_header(&r, k->header2, ""));
   memset(&now, 0, sizeof now);
   now.status =
-      ok ? insitu__http_await(&insitu__remote_of(insitu__store_base(&store))->http, &r, &err)
+      ok ? insitu__http_await(insitu__remote_of(insitu__store_base(&store))->http, &r, &err)
          : INSITU_E_NOMEM;
   now.answer = r.answer.status;
   now.placed = r.placed;

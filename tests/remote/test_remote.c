@@ -167,7 +167,7 @@ static struct run run(const struct job *j) {
   if (r.status) return r;
   r.opened = true;
   if (j->asked_before)
-    insitu__http_count(&insitu__remote_of(insitu__store_base(&ld->source.store))->http.n_requests,
+    insitu__http_count(&insitu__remote_of(insitu__store_base(&ld->source.store))->http->n_requests,
         j->asked_before);
   r.status = insitu_iter_open(ld, &id, &it, &r.err);
   while (!r.status && (r.status = insitu_iter_next(it, 60000, &b, &r.err)) == INSITU_OK) {

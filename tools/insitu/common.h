@@ -30,10 +30,15 @@ enum { TOOL_MAX_OPTIONS = 64 };
 static const char *tool_option_value, *tool_anonymous_value;
 static insitu_option tool_store_option[TOOL_MAX_OPTIONS + 1];
 static uint64_t tool_n_store_options;
+/* Where chunks of references may lie: --virtual-prefix, as often as needed. */
+static const char *tool_prefix_value, *tool_prefix[TOOL_MAX_OPTIONS];
+static uint64_t tool_n_prefixes;
 /* Entries of the table of options of each command that opens archives. */
 #define TOOL_STORE_OPTIONS                                                                         \
   {"option", 'O', "KEY=VALUE", "of a remote store, such as region=eu-west-1; may be repeated",     \
       &tool_option_value},                                                                         \
+      {"virtual-prefix", 0, "URL", "of references: chunks may lie below it; may be repeated",      \
+          &tool_prefix_value},                                                                     \
   {                                                                                                \
     "anonymous", 0, NULL, "of a remote store: send no credentials (skip_signature=true)",          \
         &tool_anonymous_value                                                                      \
@@ -292,6 +297,11 @@ static int tool_parse_option(const struct tool_command *c, int argc, char **argv
     value = argv[++*i];
   }
   *o->value = value;
+  if (o->value == &tool_prefix_value) {
+    if (tool_n_prefixes == TOOL_MAX_OPTIONS)
+      return tool_usage_error("--virtual-prefix: at most %d", TOOL_MAX_OPTIONS);
+    tool_prefix[tool_n_prefixes++] = value;
+  }
   return o->value == &tool_option_value ? tool_add_option(value) : TOOL_GO_ON;
 }
 /* Reads the words behind the command's name: options go to their values, the others to the front of
@@ -538,7 +548,9 @@ static insitu_loader_desc tool_desc(const char *url) {
       .codecs = extension_codecs,
       .n_codecs = EXTENSION_CODECS,
       .options = tool_store_option,
-      .n_options = tool_n_store_options};
+      .n_options = tool_n_store_options,
+      .virtual_prefixes = tool_prefix,
+      .n_virtual_prefixes = tool_n_prefixes};
 }
 static int tool_backend(void) { /* as the loader takes it */
   const char *io = getenv("INSITU_IO");

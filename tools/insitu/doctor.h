@@ -491,7 +491,7 @@ static void doctor_ask_await(void *arg) {
     r->timing = &q->timing;
     r->text.limit = INSITU__MAX_META;
     q->status = insitu__cloud_prepare_await(&q->remote->cloud, &q->ask, r, &q->err);
-    if (q->status == INSITU_OK) q->status = insitu__http_await(&q->remote->http, r, &q->err);
+    if (q->status == INSITU_OK) q->status = insitu__http_await(q->remote->http, r, &q->err);
     bool odd = q->status == INSITU_OK && r->answer.status >= 300 && r->answer.status != 404;
     if (!odd || !insitu__cloud_learn_await(&q->remote->cloud, r, &learned, &q->err)) return;
   }

@@ -289,18 +289,47 @@ static void info_sizes_zip(const struct info *f, struct info_array *a) {
   }
   a->sized = true;
 }
+/* Counts the bytes of an array's chunks; false: these stand in an index, which is not read for
+ * this. */
+static bool info_sizes_refs(const struct insitu__refs *r, struct info_array *a) {
+  uint64_t n = strlen(a->path);
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->table); i++) {
+    const struct insitu__refs_table *t = &r->table[i];
+    const char *prefix = r->text.text + t->prefix;
+    if (n && (strncmp(prefix, a->path, n) || prefix[n] != '/')) continue;
+    if (t->kind != INSITU__REFS_DENSE && t->kind != INSITU__REFS_SPARSE) return false;
+    for (uint64_t k = 0; k < t->n; k++) {
+      uint64_t where = t->kind == INSITU__REFS_DENSE ? t->entry[k].where : t->cell[k].entry.where;
+      uint64_t bytes = where & INSITU__REFS_LENGTH;
+      if (where >> 40 == INSITU__REFS_ABSENT) continue;
+      a->cut |= bytes == INSITU__REFS_LENGTH; /* a whole object: its size is not known */
+      a->stored += bytes == INSITU__REFS_LENGTH ? 0 : bytes;
+      a->stored_objects++;
+    }
+  }
+  return true;
+}
 static void info_sizes(struct info *f) {
   char root[INSITU__MAX_KEY], path[2 * INSITU__MAX_KEY];
   insitu_error err = {0};
   int kind;
+  const struct insitu__store *s = &f->archive.store;
+  const struct insitu__refs *refs =
+      s->ops == &insitu__refstore_ops ? &insitu__refstore_of(s)->refs : NULL;
   f->sized = !info_no_size &&
-             !insitu__store_is_remote(&f->archive.store) && /* whose listings tell names alone */
+             (refs || !insitu__store_is_remote(s)) && /* whose listings tell names alone */
              insitu__text_url_parse(f->url, &kind, root, sizeof root, &err) == INSITU_OK;
   for (uint64_t i = 0; i < f->n; i++) {
     struct info_array *a = &f->arrays[i];
     f->decoded += a->decoded;
     if (!f->sized) continue;
-    if (f->archive.store.base) {
+    if (refs) {
+      a->sized = info_sizes_refs(refs, a);
+      f->stored += a->stored;
+      f->cut = f->cut || a->cut || !a->sized;
+      continue;
+    }
+    if (s->base) {
       info_sizes_zip(f, a);
       f->stored += a->stored;
       continue;

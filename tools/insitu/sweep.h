@@ -65,7 +65,7 @@ static size_t sweep_write(char *bytes, size_t size, size_t n, void *user) {
 static bool sweep_begin(struct sweep_raw *raw, struct sweep_slot *s) {
   struct bench *b = raw->b;
   const struct insitu__http_desc *d =
-      &insitu__remote_of(insitu__store_base(&raw->archive.store))->http.desc;
+      &insitu__remote_of(insitu__store_base(&raw->archive.store))->http->desc;
   struct sweep_prepare p = {.raw = raw, .ask = {.what = INSITU__CLOUD_READ}};
   char key[INSITU__MAX_KEY], range[64];
   uint64_t index[INSITU__MAX_DIMS];
@@ -170,8 +170,7 @@ static void sweep_late(void *arg) {
   memcpy(l->ns, l->http->latency, l->n * sizeof *l->ns);
 }
 static void sweep_latencies(struct bench *b, struct sweep_step *s) { /* of the latest requests */
-  struct sweep_late l = {
-      .http = &insitu__remote_of(insitu__store_base(&b->ld->source.store))->http};
+  struct sweep_late l = {.http = insitu__remote_of(insitu__store_base(&b->ld->source.store))->http};
   double sorted[INSITU__HTTP_LATENCIES];
   if (insitu__reactor_call(&b->ld->reactor, sweep_late, &l) < 0) tool_no_memory();
   for (unsigned i = 0; i < l.n; i++) sorted[i] = 1e-9 * (double)l.ns[i];
