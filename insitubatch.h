@@ -663,6 +663,25 @@
  *   sharding   nested too. Inner chunks are read by themselves, neighbours at once. A shard with a
  *              codec around it is read whole. Of a local archive up to 32 shards stay open
  *              until the loader is closed
+ *   grids      regular; v3's rectilinear (zarr-extensions), of any lengths along any axis: below
+ *
+ *   Of a RECTILINEAR GRID chunks differ in length, as files do that hold a month or a year each.
+ *   A reference chunk is then a chunk of the array that has the longest one: fractions of a split
+ *   and numbers in a manifest count these, a unit is unit_chunks neighbours of them, and the units
+ *   of an epoch differ in length. Defaults (unit_chunks, block_chunks) are reckoned as if all were
+ *   as long as the longest. The manifest of such a split has the lengths of chunks, as
+ *   sample_chunk_sizes: [[length, count], ...]; the Python package refuses it. Appending goes on
+ *   with the order of what was there before. Selections in steps that are longer than the shortest
+ *   chunk of an axis take an index at a time. assembly is INSITU_SCATTER. Shards, and transposes
+ *   before a filter, need chunks that are stored alike.
+ *
+ *     "chunk_grid": {"name": "rectilinear", "configuration": {"kind": "inline",
+ *         "chunk_shapes": [[31, 28, 31, [30, 1]], 721, [[1440, 1]]]}}
+ *
+ *   Files that are joined as they are have last chunks which are stored whole but hold less: 365
+ *   days in chunks of 30 end with one of 5. For these the kind "insitu.padded" gives, beside
+ *   chunk_shapes, how long each chunk is stored: "stored_shapes", written alike. What a chunk is
+ *   stored with behind its own length is never shown. No other reader knows this kind.
  *
  *   Codecs that take another library are there with its macro, see CONFIGURATION. All else is
  *   refused by name when it is opened. What is inside blosc only a chunk tells, when it is decoded.
@@ -1054,6 +1073,7 @@
  *   >>refs       references: keys to bytes of targets
  *   >>kerchunk   references in JSON, read in one pass
  *   >>refstore   references as a store; the flat index
+ *   >>grid       chunks that differ in length along an axis: where they lie
  *   >>zarr       one array: its metadata of v2 and v3, fill value, chunk keys, strings
  *   >>group      hierarchies: roots, consolidated metadata, listings, axes of OME-NGFF
  *   >>source     an archive: the store that a url names, the cache in front of it, its hierarchy
@@ -1160,7 +1180,7 @@ enum {
   INSITU_E_FORMAT = -8,       /* it is JSON, but not what the Zarr specification allows */
   INSITU_E_CODEC = -9,        /* a codec this build cannot decode */
   INSITU_E_DTYPE = -10,       /* a data type, or a conversion, this build cannot batch */
-  INSITU_E_GRID = -11,        /* a chunk grid other than the regular one */
+  INSITU_E_GRID = -11,        /* a chunk grid other than the regular and the rectilinear one */
   INSITU_E_UNSUPPORTED = -12, /* any other feature this build does not know */
   /* the variables do not fit together, or a selection leaves its array */
   INSITU_E_SHAPE = -13,
@@ -2395,8 +2415,11 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_SCRATCH (UINT64_C(1) << 44)
 #define INSITU__MAX_SHARD_LEVELS 4                   /* shards inside shards */
 #define INSITU__MAX_SHARD_CHUNKS (UINT64_C(1) << 22) /* of one shard: 16 bytes of index each */
-#define INSITU__MAX_STRINGS (UINT64_C(1) << 24)      /* of an array */
-#define INSITU__MAX_STRING_BYTES (1u << 30)          /* of all strings of an array */
+/* Along an axis of a rectilinear chunk grid: chunks, and runs of equal ones, 32 bytes each. */
+#define INSITU__MAX_GRID_CHUNKS (UINT64_C(1) << 24)
+#define INSITU__MAX_GRID_RUNS (UINT64_C(1) << 20)
+#define INSITU__MAX_STRINGS (UINT64_C(1) << 24) /* of an array */
+#define INSITU__MAX_STRING_BYTES (1u << 30)     /* of all strings of an array */
 /* Bytes of one object of an array of strings, stored or decoded. */
 #define INSITU__MAX_STRING_CHUNK (64u << 20)
 
@@ -24427,6 +24450,158 @@ static insitu_status insitu__refstore_open(
   return r->name ? INSITU_OK : insitu__store_no_memory(err);
 }
 
+/* >>grid --------------------------------------------------------------------------------------- */
+/* Where the chunks of an array lie along one axis: which chunk has an index, and which indexes a
+ * chunk has.
+ *
+ *     regular      | 0 .. c | c .. 2c | 2c .. 3c |      no table: chunk = index / c
+ *     rectilinear  | 0 ..... 31 | 31 .. 59 | 59 ..... 90 |   runs of equal chunks, in a table
+ *
+ * A chunk has an "edge", the indexes that are its own, and is stored with `stored` elements along
+ * the axis, at least as many. Those behind its edge belong to nobody: where files are joined whose
+ * lengths are no multiple of their chunks, the last chunk of each file has some.
+ *
+ * Whoever asks passes the table and the chunk's length: table NULL is the regular grid of that
+ * length. Then a question takes one division, else O(log runs).
+ *
+ * State: struct insitu__grid, which belongs to an array of >>zarr, and is constant once made. Any
+ * thread may ask. Nothing suspends. */
+
+/* Equal chunks that follow each other. */
+struct insitu__grid_run {
+  uint64_t at, tile; /* the first index, and the first chunk's number */
+  uint64_t edge;     /* indexes of a chunk */
+  uint64_t stored;   /* elements that a chunk is stored with along the axis: edge or more */
+};
+
+struct insitu__grid {
+  struct insitu__grid_run *run; /* ascending, the first at 0: a growing array of >>array */
+  uint64_t end, tiles;          /* indexes and chunks of all runs */
+  uint64_t edge, least;         /* of the longest chunk, and of the shortest */
+  uint64_t stored;              /* of the chunk that is stored with most elements */
+  bool equal;                   /* every chunk is stored with so many */
+};
+
+/* Appends n equal chunks. False: no memory, or with *full more than the limits allow. */
+static bool insitu__grid_add(
+    struct insitu__grid *g, uint64_t edge, uint64_t stored, uint64_t n, bool *full) {
+  uint64_t runs = INSITU__ARRAY_LEN(g->run), more;
+  struct insitu__grid_run run = {g->end, g->tiles, edge, stored};
+  bool joins = runs && g->run[runs - 1].edge == edge && g->run[runs - 1].stored == stored;
+
+  *full = !insitu__base_mul(edge, n, &more) || more > INT64_MAX - g->end;
+  *full = *full || (!joins && runs == INSITU__MAX_GRID_RUNS);
+  if (*full) return false;
+  if (!joins && !INSITU__ARRAY_PUSH(g->run, run)) return false;
+
+  g->equal = !runs || (g->equal && stored == g->stored);
+  g->edge = insitu__base_max(g->edge, edge);
+  g->least = runs ? insitu__base_min(g->least, edge) : edge;
+  g->stored = insitu__base_max(g->stored, stored);
+  g->end += more;
+  g->tiles += n;
+  return true;
+}
+
+/* The run that has an index; behind the end it is the last one, which goes on for ever. */
+static const struct insitu__grid_run *insitu__grid_at(
+    const struct insitu__grid *g, uint64_t index) {
+  uint64_t behind;
+  INSITU__BASE_BISECT(behind, 1, INSITU__ARRAY_LEN(g->run), g->run[mid].at <= index);
+  return &g->run[behind - 1];
+}
+
+/* The run that has a chunk. */
+static const struct insitu__grid_run *insitu__grid_of(const struct insitu__grid *g, uint64_t tile) {
+  uint64_t behind;
+  INSITU__BASE_BISECT(behind, 1, INSITU__ARRAY_LEN(g->run), g->run[mid].tile <= tile);
+  return &g->run[behind - 1];
+}
+
+/* One past the number of a run's last chunk. */
+static uint64_t insitu__grid_run_end(
+    const struct insitu__grid *g, const struct insitu__grid_run *run) {
+  const struct insitu__grid_run *last = &g->run[INSITU__ARRAY_LEN(g->run) - 1];
+  return run < last ? run[1].tile : g->tiles;
+}
+
+static uint64_t insitu__grid_find(const struct insitu__grid *g, uint64_t index) {
+  const struct insitu__grid_run *run = insitu__grid_at(g, index);
+  return run->tile + (index - run->at) / run->edge;
+}
+
+static uint64_t insitu__grid_first(const struct insitu__grid *g, uint64_t tile) {
+  const struct insitu__grid_run *run = insitu__grid_of(g, tile);
+  return run->at + (tile - run->tile) * run->edge;
+}
+
+/* The chunk that has an index. chunk: the length of chunks where there is no table. */
+static inline uint64_t insitu__grid_tile(
+    const struct insitu__grid *g, uint64_t chunk, uint64_t index) {
+  return __builtin_expect(g == NULL, 1) ? index / chunk : insitu__grid_find(g, index);
+}
+
+/* The first index of a chunk. */
+static inline uint64_t insitu__grid_begin(
+    const struct insitu__grid *g, uint64_t chunk, uint64_t tile) {
+  return __builtin_expect(g == NULL, 1) ? tile * chunk : insitu__grid_first(g, tile);
+}
+
+/* How many indexes a chunk has, those behind the end of the array included. */
+static inline uint64_t insitu__grid_edge(
+    const struct insitu__grid *g, uint64_t chunk, uint64_t tile) {
+  return __builtin_expect(g == NULL, 1) ? chunk : insitu__grid_of(g, tile)->edge;
+}
+
+/* One past the last index that a chunk may have. */
+static inline uint64_t insitu__grid_end(
+    const struct insitu__grid *g, uint64_t chunk, uint64_t tile) {
+  if (__builtin_expect(g == NULL, 1)) return (tile + 1) * chunk;
+  const struct insitu__grid_run *run = insitu__grid_of(g, tile);
+  return run->at + (tile - run->tile + 1) * run->edge;
+}
+
+/* How many elements a chunk is stored with. */
+static inline uint64_t insitu__grid_stored(
+    const struct insitu__grid *g, uint64_t chunk, uint64_t tile) {
+  return __builtin_expect(g == NULL, 1) ? chunk : insitu__grid_of(g, tile)->stored;
+}
+
+/* How many chunks hold the indexes [0, length). */
+static inline uint64_t insitu__grid_tiles(
+    const struct insitu__grid *g, uint64_t chunk, uint64_t length) {
+  return __builtin_expect(g == NULL, 1) ? insitu__base_ceil_div(length, chunk) : g->tiles;
+}
+
+/* The indexes of the longest chunk, and of the shortest. */
+static inline uint64_t insitu__grid_longest(const struct insitu__grid *g, uint64_t chunk) {
+  return g ? g->edge : chunk;
+}
+
+static inline uint64_t insitu__grid_shortest(const struct insitu__grid *g, uint64_t chunk) {
+  return g ? g->least : chunk;
+}
+
+/* How many chunks `length` neighbouring indexes touch at most. Of grids with many chunks it may be
+ * told too high. */
+static uint64_t insitu__grid_most(
+    const struct insitu__grid *g, uint64_t chunk, uint64_t length, uint64_t cut) {
+  if (!g) return (length - 1) / chunk + cut;
+  if (g->tiles > 65536) return insitu__base_min((length - 1) / g->least + 2, g->tiles);
+  uint64_t most = 1;
+  for (uint64_t tile = 0; tile < g->tiles; tile++) { /* from the last index of each */
+    uint64_t last = insitu__grid_end(g, chunk, tile) - 1 + (length - 1);
+    uint64_t behind = insitu__grid_find(g, insitu__base_min(last, g->end - 1));
+    most = insitu__base_max(most, behind - tile + 1);
+  }
+  return most;
+}
+
+static void insitu__grid_free(struct insitu__grid *g) {
+  if (g) INSITU__ARRAY_FREE(g->run);
+  insitu__mem_free(g);
+}
+
 /* >>zarr --------------------------------------------------------------------------------------- */
 /* One array of Zarr v2 or v3: its metadata, fill value, chunk keys, and chunks of strings.
  *
@@ -24458,7 +24633,8 @@ enum { INSITU__ZARR_VLEN = 1, INSITU__ZARR_JSON2 = 2, INSITU__ZARR_VLEN_BYTES = 
 
 /* One stored object, whole: a chunk, or a shard. */
 struct insitu__zarr_object {
-  uint64_t chunk[INSITU__MAX_DIMS];
+  uint64_t chunk[INSITU__MAX_DIMS]; /* elements that the largest one is stored with */
+  const struct insitu__grid *grid[INSITU__MAX_DIMS]; /* NULL: regular; borrowed from the array */
   /* order[k]: the axis stored k-th slowest inside it; C order is 0, 1, 2, ... */
   unsigned order[INSITU__MAX_DIMS];
   struct insitu__codec_chain codecs; /* in decode order */
@@ -24467,7 +24643,8 @@ struct insitu__zarr_object {
 /* A shard whose inner chunks can be read by themselves. */
 struct insitu__zarr_level {
   const struct insitu__codec_shard *shard;
-  unsigned axis[INSITU__MAX_DIMS]; /* of the array, for each of the shard's */
+  unsigned axis[INSITU__MAX_DIMS];                   /* of the array, for each of the shard's */
+  const struct insitu__grid *grid[INSITU__MAX_DIMS]; /* of such shards, by the array's axes */
 };
 
 struct insitu__source;
@@ -24490,9 +24667,13 @@ struct insitu__zarr_array {
    * the whole object. */
   struct insitu__zarr_level level[INSITU__MAX_SHARD_LEVELS]; /* outermost first */
   unsigned n_levels;
-  uint64_t chunk[INSITU__MAX_DIMS];
+  uint64_t chunk[INSITU__MAX_DIMS]; /* elements that the largest one is stored with */
+  const struct insitu__grid *grid[INSITU__MAX_DIMS]; /* of such chunks; NULL: regular */
   unsigned order[INSITU__MAX_DIMS];
   struct insitu__codec_chain codecs; /* borrowed: of the object, or of a shard's inner chunks */
+  struct insitu__grid **grids;       /* all that are not NULL: a growing array of >>array */
+  bool varies; /* not every chunk is stored with as many elements as `chunk` tells */
+  bool spread; /* nor do these stand where the largest chunk has them: see insitu__zarr_spread */
 
   char *dim[INSITU__MAX_DIMS]; /* NULL: unnamed */
   char *attributes;            /* the user's own, as JSON text; NULL: none */
@@ -24525,6 +24706,8 @@ static void insitu__zarr_chain_free(struct insitu__codec_chain *chain) {
 static void insitu__zarr_array_free(struct insitu__zarr_array *a) {
   insitu__zarr_chain_free(&a->object.codecs);
   for (unsigned i = 0; i < a->n_shards; i++) insitu__zarr_chain_free(&a->shards[i].codecs);
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(a->grids); i++) insitu__grid_free(a->grids[i]);
+  INSITU__ARRAY_FREE(a->grids);
   insitu__mem_free(a->path);
   for (unsigned i = 0; i < INSITU__MAX_DIMS; i++) insitu__mem_free(a->dim[i]);
   insitu__mem_free(a->attributes);
@@ -24924,6 +25107,108 @@ static insitu_status insitu__zarr_widen(const struct insitu__zarr_reader *r) {
   return INSITU_OK;
 }
 
+/* Whether a grid is the regular one of chunks of its longest edge: all are that long and stored so,
+ * but for the last, which may have less of the axis. */
+static bool insitu__zarr_is_regular(const struct insitu__grid *g) {
+  uint64_t n = INSITU__ARRAY_LEN(g->run);
+  if (!n) return true;
+  if (!g->equal || g->run[0].edge != g->stored) return false;
+  return n == 1 || (n == 2 && g->run[1].tile + 1 == g->tiles);
+}
+
+/* Takes a grid, which becomes the array's, for an axis; NULL where it is regular. full: it has more
+ * runs than the limit. On an error it is freed. */
+static insitu_status insitu__zarr_take_grid(const struct insitu__zarr_reader *r,
+    struct insitu__grid *g, bool full, const struct insitu__grid **to) {
+  bool regular = !full && insitu__zarr_is_regular(g), kept = false;
+  *to = NULL;
+  full = full || (!regular && g->tiles > INSITU__MAX_GRID_CHUNKS);
+  if (!full && !regular) kept = INSITU__ARRAY_PUSH(r->a->grids, g);
+  if (kept) *to = g;
+  else insitu__grid_free(g);
+  if (kept || regular) return INSITU_OK;
+  if (!full) return insitu__zarr_nomem(r);
+  return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "chunk_grid", insitu__zarr_get(r, "chunk_grid"),
+      "more chunks along an axis than INSITU__MAX_GRID_CHUNKS, or more runs of equal ones than "
+      "INSITU__MAX_GRID_RUNS");
+}
+
+/* The grid of the inner chunks, `inner` elements each, of objects along axis d: the last one of an
+ * object may have less. What lies behind an object's edge, or the axis's end, has none. */
+static insitu_status insitu__zarr_inner_grid(const struct insitu__zarr_reader *r, unsigned d,
+    const struct insitu__grid *of, uint64_t inner, const struct insitu__grid **to) {
+  uint64_t length = r->a->shape[d];
+  struct insitu__grid *g = insitu__mem_alloc(1, sizeof *g);
+  bool ok = g != NULL, full = false;
+
+  for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(of->run); i++) {
+    const struct insitu__grid_run *run = &of->run[i];
+    uint64_t whole = run->edge / inner, rest = run->edge % inner;
+    uint64_t n = insitu__grid_run_end(of, run) - run->tile;
+    if (!rest) {
+      uint64_t left = insitu__base_ceil_div(length - g->end, inner);
+      ok = insitu__grid_add(g, inner, inner, insitu__base_min(whole * n, left), &full);
+    }
+    for (uint64_t k = 0; ok && rest && k < n; k++) {
+      uint64_t left = insitu__base_ceil_div(length - g->end, inner);
+      if (whole) ok = insitu__grid_add(g, inner, inner, insitu__base_min(whole, left), &full);
+      if (ok && g->end < length) ok = insitu__grid_add(g, rest, inner, 1, &full);
+    }
+  }
+
+  if (ok || full) return insitu__zarr_take_grid(r, g, full, to);
+  insitu__grid_free(g);
+  return insitu__zarr_nomem(r);
+}
+
+/* Whether chunks differ in the elements that they are stored with, and whether these stand where
+ * the largest chunk has them, so that rows have one stride: only the slowest axis along which
+ * chunks have several elements may then differ. */
+static void insitu__zarr_note_varying(struct insitu__zarr_array *a) {
+  bool several = false;
+  for (unsigned k = 0; k < a->ndim; k++) {
+    unsigned d = a->order[k];
+    bool varies = a->grid[d] && !a->grid[d]->equal;
+    a->varies = a->varies || varies;
+    a->spread = a->spread || (varies && several);
+    several = several || a->chunk[d] > 1;
+  }
+}
+
+/* The grids of what one read returns, and of the shards around it. */
+static insitu_status insitu__zarr_grids(const struct insitu__zarr_reader *r) {
+  struct insitu__zarr_array *a = r->a;
+  bool equal = true;
+
+  for (unsigned d = 0; d < a->ndim; d++) {
+    const struct insitu__grid *g = a->object.grid[d];
+    insitu_status status = INSITU_OK;
+    if (!g) continue;
+    equal = equal && g->equal;
+    if (!a->n_levels) a->grid[d] = g;
+    for (unsigned l = 0; !status && equal && l < a->n_levels; l++) {
+      uint64_t inner = a->chunk[d]; /* of the innermost level */
+      for (unsigned k = 0; l + 1 < a->n_levels && k < a->ndim; k++)
+        if (a->level[l + 1].axis[k] == d) inner = a->level[l + 1].shard->chunk[k];
+      if (!l) a->level[0].grid[d] = g;
+      status = insitu__zarr_inner_grid(
+          r, d, g, inner, l + 1 < a->n_levels ? &a->level[l + 1].grid[d] : &a->grid[d]);
+    }
+    if (status) return status;
+  }
+
+  insitu__zarr_note_varying(a);
+  if (equal) return INSITU_OK;
+  const char *cause = a->n_shards ? "sharding_indexed" : NULL;
+  for (int i = 0; !cause && i < a->codecs.n; i++)
+    if (a->codecs.codec[i].kind == INSITU__CODEC_TRANSPOSE) cause = "transpose";
+  if (!cause) return INSITU_OK;
+  return insitu__zarr_codec_refused(r, cause,
+      a->n_shards ? "is not supported where the rectilinear grid's chunks differ in shape"
+                  : "before another codec is not supported where the rectilinear grid's chunks "
+                    "differ in shape");
+}
+
 /* Finds out what one read returns, and checks the bytes of a chunk and of the array. */
 static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
   struct insitu__zarr_array *a = r->a;
@@ -24946,6 +25231,8 @@ static insitu_status insitu__zarr_layout(const struct insitu__zarr_reader *r) {
     }
     a->codecs = shard->codecs;
   }
+  status = insitu__zarr_grids(r);
+  if (status < 0) return status;
 
   /* Strings in a shard that is decoded whole have no known length. */
   for (int i = 0; a->kind == INSITU__ZARR_STRING && i < a->codecs.n; i++)
@@ -25334,15 +25621,137 @@ static insitu_status insitu__zarr_v3_dtype(const struct insitu__zarr_reader *r) 
       "size are)");
 }
 
-/* Reads chunk_grid: the regular one, else refused. */
+/* Edge lengths along an axis of a rectilinear grid, as a run of equal ones after the other. */
+struct insitu__zarr_edges {
+  int token;            /* of the next element of the list, -1: none is left */
+  bool endless;         /* no list: one length for ever */
+  uint64_t edge, count; /* the run that was read, and how many chunks are left of it */
+};
+
+/* Begins to read an entry of chunk_shapes: a length, or a list of lengths and of pairs [length,
+ * count]. False: it is neither. */
+static bool insitu__zarr_edges_begin(
+    const struct insitu__zarr_reader *r, int token, struct insitu__zarr_edges *e) {
+  *e = (struct insitu__zarr_edges){.token = -1};
+  if (insitu__text_json_is_array(r->j, token)) {
+    e->token = insitu__text_json_first(r->j, token);
+    return true;
+  }
+  e->endless = true;
+  e->count = UINT64_MAX;
+  return insitu__text_json_u64(r->j, token, &e->edge) && e->edge && e->edge <= INT64_MAX;
+}
+
+/* Moves to the next run where the last one is used up; at the end of the list it has no chunk.
+ * False: the list is malformed. */
+static bool insitu__zarr_edges_next(
+    const struct insitu__zarr_reader *r, struct insitu__zarr_edges *e) {
+  uint64_t number[2] = {0, 1};
+  int n = 0, token = e->token;
+
+  if (e->count || token < 0) return true;
+  e->token = insitu__text_json_next(r->j, token);
+  if (insitu__text_json_is_array(r->j, token)) {
+    if (insitu__text_json_size(r->j, token) != 2) return false;
+    INSITU__TEXT_JSON_EACH (t, r->j, token)
+      if (!insitu__text_json_u64(r->j, t, &number[n++])) return false;
+  } else if (!insitu__text_json_u64(r->j, token, &number[0])) {
+    return false;
+  }
+  e->edge = number[0];
+  e->count = number[1];
+  return e->edge && e->edge <= INT64_MAX && e->count;
+}
+
+/* Reads the chunks along one axis: their edges, and where it is not -1 how many elements each is
+ * stored with. Chunks behind the end of the axis are only checked. *full: there are more runs of
+ * equal chunks than the limit. */
+static insitu_status insitu__zarr_v3_axis(const struct insitu__zarr_reader *r, unsigned d,
+    int edges, int stored, struct insitu__grid *g, bool *full) {
+  const char *const key = "chunk_shapes";
+  uint64_t length = r->a->shape[d];
+  struct insitu__zarr_edges e, s;
+  bool padded = stored >= 0;
+
+  if (!insitu__zarr_edges_begin(r, edges, &e) ||
+      (padded && !insitu__zarr_edges_begin(r, stored, &s)))
+    return insitu__zarr_damaged(
+        r, key, edges, "a positive integer, or a list of these and of pairs of them, is needed");
+  for (;;) {
+    if (!insitu__zarr_edges_next(r, &e) || (padded && !insitu__zarr_edges_next(r, &s)))
+      return insitu__zarr_damaged(
+          r, key, edges, "each must be a positive integer, or a pair [length, count] of these");
+    if (!e.count || (e.endless && g->end >= length)) break;
+    if (!padded) s = e;
+    if (!s.count)
+      return insitu__zarr_damaged(r, "stored_shapes", stored, "it has fewer chunks than are there");
+    if (s.edge < e.edge)
+      return insitu__zarr_damaged(
+          r, "stored_shapes", stored, "a chunk is stored with fewer elements than it has");
+
+    uint64_t n = insitu__base_min(e.count, s.count);
+    uint64_t left = length - insitu__base_min(length, g->end);
+    uint64_t used = insitu__base_min(n, insitu__base_ceil_div(left, e.edge));
+    if (!e.endless) e.count -= n;
+    if (!s.endless) s.count -= n;
+    if (used && !insitu__grid_add(g, e.edge, s.edge, used, full))
+      return *full ? INSITU_OK : insitu__zarr_nomem(r);
+  }
+
+  if (g->end < length)
+    return insitu__zarr_damaged(r, key, edges, "the chunks end before the axis does");
+  r->a->object.chunk[d] = insitu__base_max(1, g->stored);
+  return INSITU_OK;
+}
+
+/* Reads the rectilinear grid of zarr-extensions: kind "inline", and this library's own
+ * "insitu.padded", where chunks are stored with more elements than they have. */
+static insitu_status insitu__zarr_v3_rectilinear(
+    const struct insitu__zarr_reader *r, int grid, int configuration) {
+  int kind = insitu__text_json_get(r->j, configuration, "kind");
+  int shapes = insitu__text_json_get(r->j, configuration, "chunk_shapes"), stored = -1;
+  bool padded = insitu__text_json_equals(r->j, kind, "insitu.padded");
+
+  if (kind >= 0 && !padded && !insitu__text_json_equals(r->j, kind, "inline"))
+    return insitu__zarr_bad(r, INSITU_E_GRID, "chunk_grid", grid,
+        "of rectilinear grids only the kind 'inline' is supported");
+  if (kind < 0) return insitu__zarr_damaged(r, "chunk_grid", grid, "its configuration has no kind");
+  if (padded) stored = insitu__text_json_get(r->j, configuration, "stored_shapes");
+  if (!insitu__text_json_is_array(r->j, shapes) ||
+      (unsigned)insitu__text_json_size(r->j, shapes) != r->a->ndim)
+    return insitu__zarr_damaged(
+        r, "chunk_shapes", shapes, "a list of as many entries as 'shape' has is needed");
+  if (padded && (!insitu__text_json_is_array(r->j, stored) ||
+                    (unsigned)insitu__text_json_size(r->j, stored) != r->a->ndim))
+    return insitu__zarr_damaged(
+        r, "stored_shapes", stored, "a list of as many entries as 'shape' has is needed");
+
+  unsigned d = 0;
+  int beside = padded ? insitu__text_json_first(r->j, stored) : -1;
+  INSITU__TEXT_JSON_EACH (t, r->j, shapes) {
+    struct insitu__grid *g = insitu__mem_alloc(1, sizeof *g);
+    bool full = false;
+    if (!g) return insitu__zarr_nomem(r);
+    insitu_status status = insitu__zarr_v3_axis(r, d, t, beside, g, &full);
+    if (status) insitu__grid_free(g);
+    else status = insitu__zarr_take_grid(r, g, full, &r->a->object.grid[d]);
+    if (status) return status;
+    if (padded) beside = insitu__text_json_next(r->j, beside);
+    d++;
+  }
+  return INSITU_OK;
+}
+
+/* Reads chunk_grid: the regular one or the rectilinear one, else refused. */
 static insitu_status insitu__zarr_v3_grid(const struct insitu__zarr_reader *r) {
   char name[64];
   int configuration, grid = insitu__zarr_get(r, "chunk_grid");
   if (!insitu__zarr_extension(r, grid, name, sizeof name, &configuration))
     return insitu__zarr_damaged(r, "chunk_grid", grid, "an object with a name is needed");
+  if (!strcmp(name, "rectilinear")) return insitu__zarr_v3_rectilinear(r, grid, configuration);
   if (strcmp(name, "regular"))
-    return insitu__zarr_bad(
-        r, INSITU_E_GRID, "chunk_grid", grid, "only the 'regular' grid is supported");
+    return insitu__zarr_bad(r, INSITU_E_GRID, "chunk_grid", grid,
+        "only the grids 'regular' and 'rectilinear' are supported");
   return insitu__zarr_chunk_extents(
       r, "chunk_shape", insitu__text_json_get(r->j, configuration, "chunk_shape"));
 }
@@ -25852,14 +26261,90 @@ static int64_t insitu__zarr_chunk_key(
   return (int64_t)n;
 }
 
+/* ---- places in the grid of chunks ---- */
+
+/* Along axis d: the chunk that has an index, the first index of a chunk, one past the last that it
+ * can have, and how many chunks there are. */
+static inline uint64_t insitu__zarr_tile(
+    const struct insitu__zarr_array *a, unsigned d, uint64_t index) {
+  return insitu__grid_tile(a->grid[d], a->chunk[d], index);
+}
+
+static inline uint64_t insitu__zarr_tile_begin(
+    const struct insitu__zarr_array *a, unsigned d, uint64_t tile) {
+  return insitu__grid_begin(a->grid[d], a->chunk[d], tile);
+}
+
+static inline uint64_t insitu__zarr_tile_end(
+    const struct insitu__zarr_array *a, unsigned d, uint64_t tile) {
+  return insitu__grid_end(a->grid[d], a->chunk[d], tile);
+}
+
+static inline uint64_t insitu__zarr_tiles(const struct insitu__zarr_array *a, unsigned d) {
+  return insitu__grid_tiles(a->grid[d], a->chunk[d], a->shape[d]);
+}
+
+/* The same of objects. */
+static inline uint64_t insitu__zarr_objects(const struct insitu__zarr_array *a, unsigned d) {
+  return insitu__grid_tiles(a->object.grid[d], a->object.chunk[d], a->shape[d]);
+}
+
+/* How many elements the object at `tile` of the grid of objects is stored with along each axis. */
+static void insitu__zarr_object_extents(
+    const struct insitu__zarr_array *a, const uint64_t *tile, uint64_t *extent) {
+  for (unsigned d = 0; d < a->ndim; d++)
+    extent[d] = insitu__grid_stored(a->object.grid[d], a->object.chunk[d], tile[d]);
+}
+
+/* The decoded bytes of the chunk at `tile`, and in stride, unless it is NULL, those from one
+ * element to the next along each axis. Cannot overflow: insitu__zarr_layout bounds a chunk. */
+static uint64_t insitu__zarr_strides(
+    const struct insitu__zarr_array *a, const uint64_t *tile, uint64_t *stride) {
+  uint64_t bytes = a->itemsize;
+  for (unsigned k = a->ndim; k-- > 0;) {
+    unsigned d = a->order[k];
+    if (stride) stride[d] = bytes;
+    bytes *= insitu__grid_stored(a->grid[d], a->chunk[d], tile[d]);
+  }
+  return bytes;
+}
+
+/* Moves the elements of the decoded chunk at `tile` to where the largest chunk would have them,
+ * from the last on. There is room for such a chunk. */
+static void insitu__zarr_spread(
+    const struct insitu__zarr_array *a, const uint64_t *tile, unsigned char *bytes) {
+  uint64_t stored[INSITU__MAX_DIMS], at[INSITU__MAX_DIMS], line = a->itemsize, lines = 1, from, to;
+  unsigned n = a->ndim;
+
+  for (unsigned k = 0; k < a->ndim; k++) {
+    unsigned d = a->order[k];
+    stored[k] = insitu__grid_stored(a->grid[d], a->chunk[d], tile[d]);
+  }
+  /* The last axes of equal length make one line, together with the next one. */
+  while (n && stored[n - 1] == a->chunk[a->order[n - 1]]) line *= stored[--n];
+  if (n) line *= stored[--n];
+  for (unsigned k = 0; k < n; k++) lines *= stored[k];
+  for (unsigned k = 0; k < n; k++) at[k] = stored[k] - 1;
+
+  for (uint64_t i = lines; i-- > 0;) {
+    to = 0;
+    for (unsigned k = 0; k < a->ndim; k++) to = to * a->chunk[a->order[k]] + (k < n ? at[k] : 0);
+    from = i * line;
+    memmove(bytes + to * a->itemsize, bytes + from, line);
+    for (unsigned k = n; k-- > 0; at[k] = stored[k] - 1)
+      if (at[k]-- > 0) break;
+  }
+}
+
 /* The object that holds the chunk at `tile` of the array's grid: its place in the grid of objects,
  * and its number there. */
 static uint64_t insitu__zarr_object_of(
     const struct insitu__zarr_array *a, const uint64_t *tile, uint64_t *object) {
   uint64_t number = 0;
   for (unsigned d = 0; d < a->ndim; d++) {
-    object[d] = tile[d] * a->chunk[d] / a->object.chunk[d];
-    number = number * insitu__base_ceil_div(a->shape[d], a->object.chunk[d]) + object[d];
+    object[d] = insitu__grid_tile(
+        a->object.grid[d], a->object.chunk[d], insitu__zarr_tile_begin(a, d, tile[d]));
+    number = number * insitu__zarr_objects(a, d) + object[d];
   }
   return number;
 }
@@ -25869,7 +26354,10 @@ static void insitu__zarr_name_inner(
     const struct insitu__zarr_array *a, const uint64_t *tile, char *key, size_t cap) {
   size_t n = strlen(key);
   for (unsigned d = 0; a->n_levels && d < a->axes && n < cap; d++) {
-    uint64_t within = tile[d] % insitu__base_max(1, a->object.chunk[d] / a->chunk[d]);
+    uint64_t begin = insitu__zarr_tile_begin(a, d, tile[d]);
+    uint64_t object = insitu__grid_tile(a->object.grid[d], a->object.chunk[d], begin);
+    uint64_t within =
+        (begin - insitu__grid_begin(a->object.grid[d], a->object.chunk[d], object)) / a->chunk[d];
     n += (size_t)snprintf(key + n, cap - n, "%s%" PRIu64, d ? "." : ", inner chunk ", within);
   }
 }
@@ -27050,6 +27538,7 @@ struct insitu__select_axis {
   uint64_t n;                       /* indexes of all runs */
   uint64_t length;                  /* of the axis in the archive */
   uint64_t chunk;                   /* elements of a chunk along it */
+  const struct insitu__grid *grid;  /* NULL: every chunk has so many */
   bool named;                       /* by a slice or the text; else the axis is shown whole */
   bool listed;                      /* by values and indexes alone, not by ranges */
   unsigned order;                   /* number of the text's item that names it, counted from 1 */
@@ -27307,7 +27796,8 @@ static insitu_status insitu__select_add(
   if (n) {
     struct insitu__select_run *last = &axis->run[n - 1];
     int64_t step = added.first - (last->first + (int64_t)(last->n - 1) * last->stride);
-    bool short_step = step && step <= (int64_t)axis->chunk && -step <= (int64_t)axis->chunk;
+    int64_t most = (int64_t)insitu__grid_shortest(axis->grid, axis->chunk);
+    bool short_step = step && step <= most && -step <= most;
     bool fits = (last->n == 1 || step == last->stride) && (added.n == 1 || step == added.stride);
     if (short_step && fits) {
       last->stride = step;
@@ -27352,7 +27842,7 @@ static insitu_status insitu__select_indexes(
   uint64_t span = (uint64_t)(step > 0 ? stop - start : start - stop);
   uint64_t stride = (uint64_t)(step > 0 ? step : -step);
   uint64_t n = insitu__base_ceil_div(span, stride);
-  if (stride <= axis->chunk || n == 1)
+  if (stride <= insitu__grid_shortest(axis->grid, axis->chunk) || n == 1)
     return insitu__select_add(axis, (struct insitu__select_run){start, n > 1 ? step : 1, n}, err);
 
   insitu_status status = INSITU_OK; /* each index is a run of its own */
@@ -28938,8 +29428,9 @@ struct insitu__geometry_device {
 
 /* An axis of the draw space, as an array has it. */
 struct insitu__geometry_drawn {
-  unsigned axis;         /* its number in the array */
-  uint64_t rows, chunks; /* along it: elements of one chunk, chunks */
+  unsigned axis;                   /* its number in the array */
+  uint64_t rows, chunks;           /* along it: elements of the largest chunk, chunks */
+  const struct insitu__grid *grid; /* NULL: all chunks have so many */
 };
 
 /* One array that variables read, and how it is cut along the sample axes and across them. */
@@ -28986,7 +29477,10 @@ struct insitu__geometry_array {
 struct insitu__geometry_axis {
   uint64_t samples; /* its length, which all arrays share */
   uint64_t chunk;   /* of a reference chunk: that of the longest chunk among the arrays */
-  unsigned number;  /* in desc.axes */
+  /* The reference chunks, where they differ in length: those of the first array that has them and
+   * a chunk of that length. */
+  const struct insitu__grid *grid;
+  unsigned number; /* in desc.axes */
 };
 
 /* An axis along which a sample is a box. */
@@ -29189,7 +29683,8 @@ static insitu_status insitu__geometry_draw(struct insitu__geometry_array *a,
         "another sample axis",
         z->path, z->shape[drawn->axis]);
   drawn->rows = z->chunk[drawn->axis];
-  drawn->chunks = insitu__base_ceil_div(z->shape[drawn->axis], drawn->rows);
+  drawn->grid = z->grid[drawn->axis];
+  drawn->chunks = insitu__zarr_tiles(z, drawn->axis);
   a->drawn_mask |= UINT32_C(1) << drawn->axis;
   a->n_drawn++;
   a->rows *= drawn->rows; /* at most INSITU__MAX_CHUNK */
@@ -29235,7 +29730,7 @@ static insitu_status insitu__geometry_array_init(struct insitu__geometry_array *
   a->samples = a->n_drawn ? z->shape[a->axis] : 1;
   a->chunk_bytes = insitu__geometry_strides(z, a->stride);
   a->bound = insitu__chain_bound(&z->codecs, a->chunk_bytes);
-  a->sample_slowest = !a->n_patch && insitu__geometry_follows(a);
+  a->sample_slowest = !a->n_patch && !z->spread && insitu__geometry_follows(a);
   a->row_stride = a->chunk_bytes / a->rows;
   if (a->n_drawn && !a->sample_slowest) a->row_stride = a->stride[a->drawn[a->n_drawn - 1].axis];
   return INSITU_OK;
@@ -29271,7 +29766,8 @@ static insitu_status insitu__geometry_slices(const struct insitu__zarr_array *z,
 
   for (unsigned d = 0; d < z->ndim; d++) {
     uint64_t n = drawn >> d & 1 ? 1 : z->shape[d];
-    axes[d] = (struct insitu__select_axis){.length = z->shape[d], .chunk = z->chunk[d]};
+    axes[d] = (struct insitu__select_axis){
+        .length = z->shape[d], .chunk = z->chunk[d], .grid = z->grid[d]};
     insitu_status s = insitu__select_add(&axes[d], (struct insitu__select_run){0, 1, n}, err);
     if (s) return s;
   }
@@ -29327,11 +29823,12 @@ static uint64_t insitu__geometry_chunks(const struct insitu__select_axis *axis) 
   if (!all) return UINT64_MAX;
   for (uint64_t i = 0; i < n; i++) {
     const struct insitu__select_run *run = &axis->run[i];
-    int64_t last = run->first + (int64_t)(run->n - 1) * run->stride, chunk = (int64_t)axis->chunk;
+    int64_t last = run->first + (int64_t)(run->n - 1) * run->stride;
     bool falls = last < run->first;
-    all[i].lo = (falls ? last : run->first) / chunk;
-    all[i].hi = (falls ? run->first : last) / chunk + 1;
-    if (!run->n) all[i].hi = all[i].lo;
+    if (!run->n) continue;
+    uint64_t lo = (uint64_t)(falls ? last : run->first), hi = (uint64_t)(falls ? run->first : last);
+    all[i].lo = (int64_t)insitu__grid_tile(axis->grid, axis->chunk, lo);
+    all[i].hi = (int64_t)insitu__grid_tile(axis->grid, axis->chunk, hi) + 1;
   }
 
   chunks = insitu__geometry_covered(all, n);
@@ -29400,9 +29897,9 @@ static insitu_status insitu__geometry_regions(
     struct insitu__geometry_region r = {.variable = (uint32_t)i, .array = v->array, .fields = 1};
     insitu__select_box(v->axis, z->ndim, k, &r.box);
     for (unsigned d = 0; d < z->ndim; d++) {
-      r.tile_lo[d] = r.box.lowest[d] / z->chunk[d];
-      r.tile_hi[d] = (insitu__select_end(&r.box, d) - 1) / z->chunk[d] + 1;
-      if (a->patch_mask >> d & 1) r.tile_hi[d] = insitu__base_ceil_div(z->shape[d], z->chunk[d]);
+      r.tile_lo[d] = insitu__zarr_tile(z, d, r.box.lowest[d]);
+      r.tile_hi[d] = insitu__zarr_tile(z, d, insitu__select_end(&r.box, d) - 1) + 1;
+      if (a->patch_mask >> d & 1) r.tile_hi[d] = insitu__zarr_tiles(z, d);
       uint64_t n = insitu__base_min(r.tile_hi[d] - r.tile_lo[d], INSITU__MAX_FIELDS + 1);
       r.fields = insitu__base_min(r.fields * n, INSITU__MAX_FIELDS + 1);
     }
@@ -30020,7 +30517,11 @@ static void insitu__geometry_hashes(struct insitu__geometry *g, const insitu_loa
 
   /* The lengths of axes are not in it: what is appended changes nothing. */
   uint64_t h = insitu__geometry_hash_word(0, g->along);
-  for (unsigned k = 0; k < g->n_axes; k++) h = insitu__geometry_hash_word(h, g->axes[k].chunk);
+  for (unsigned k = 0; k < g->n_axes; k++) {
+    h = insitu__geometry_hash_word(h, g->axes[k].chunk);
+    /* Where the chunks of a part lie is in its own hash: see insitu__split_hash_grid. */
+    if (g->axes[k].grid) h = insitu__geometry_hash_word(h, UINT64_C(0x67726964)); /* "grid" */
+  }
   for (unsigned j = 0; j < g->n_patch; j++) {
     h = insitu__geometry_hash_word(h, g->patch[j].length);
     h = insitu__geometry_hash_word(h, g->patch[j].block);
@@ -30269,7 +30770,8 @@ static insitu_status insitu__geometry_agree(
     const struct insitu__zarr_array *z = &g->arrays[i].zarr;
     unsigned axis = g->arrays[i].patch[j];
     if (!i) patch->samples = z->shape[axis];
-    patch->chunk = insitu__base_max(patch->chunk, z->chunk[axis]);
+    patch->chunk =
+        insitu__base_max(patch->chunk, insitu__grid_longest(z->grid[axis], z->chunk[axis]));
     if (z->shape[axis] != patch->samples)
       return insitu__error_set(err, INSITU_E_SHAPE,
           "open: axes[%u], which has a patch, has %" PRIu64 " elements in array %s and %" PRIu64
@@ -30367,7 +30869,9 @@ static insitu_status insitu__geometry_axes(
 
     for (uint64_t i = 0; i < g->n_arrays; i++) {
       const struct insitu__geometry_array *a = &g->arrays[i];
-      uint64_t samples = a->zarr.shape[a->drawn[k].axis], rows = a->drawn[k].rows;
+      const struct insitu__grid *grid = a->drawn[k].grid;
+      uint64_t samples = a->zarr.shape[a->drawn[k].axis];
+      uint64_t rows = insitu__grid_longest(grid, a->drawn[k].rows);
       bool mapped = a->map && k == g->along;
       if (samples != axis->samples && k != g->along)
         return insitu__error_set(err, INSITU_E_SHAPE,
@@ -30382,7 +30886,10 @@ static insitu_status insitu__geometry_axes(
             "INSITU_BY_INDEX, and rate, in the variables of array %s",
             first->zarr.path, axis->samples, a->zarr.path, samples,
             desc->n_axes ? "axes" : "sample_dim and sample_axis", a->zarr.path);
-      axis->chunk = insitu__base_max(axis->chunk, mapped ? insitu__map_rows(a->map, rows) : rows);
+      if (mapped) rows = insitu__map_rows(a->map, rows);
+      if (rows > axis->chunk || (rows == axis->chunk && !axis->grid))
+        axis->grid = mapped ? NULL : grid;
+      axis->chunk = insitu__base_max(axis->chunk, rows);
     }
   }
 
@@ -30544,7 +31051,7 @@ static inline uint64_t insitu__geometry_touch(const struct insitu__geometry_arra
     const struct insitu__geometry_drawn *drawn = &a->drawn[k];
     int64_t index = anchor[k];
     if (k == a->along) index = insitu__geometry_index(a, index) + view->delta;
-    chunk = chunk * drawn->chunks + (uint64_t)index / drawn->rows;
+    chunk = chunk * drawn->chunks + insitu__grid_tile(drawn->grid, drawn->rows, (uint64_t)index);
   }
 
   return chunk;
@@ -30557,8 +31064,8 @@ static inline uint64_t insitu__geometry_touch_group(const struct insitu__geometr
 
   *views = 1;
   if (view->group > 1)
-    *views =
-        insitu__base_min(view->group, (chunk + 1) * a->rows - (uint64_t)(anchor[0] + view->delta));
+    *views = insitu__base_min(view->group,
+        insitu__grid_end(a->drawn[0].grid, a->rows, chunk) - (uint64_t)(anchor[0] + view->delta));
   return chunk;
 }
 
@@ -30586,6 +31093,16 @@ static inline void insitu__geometry_chunk_place(
   }
 }
 
+/* Where a field of a chunk stands in the array's grid. */
+static void insitu__geometry_place_of(
+    const struct insitu__geometry_array *a, uint64_t chunk, uint64_t field, uint64_t *index) {
+  uint64_t place[INSITU__MAX_AXES];
+
+  insitu__geometry_field(a, NULL, field, index);
+  insitu__geometry_chunk_place(a, chunk, place);
+  for (unsigned k = 0; k < a->n_drawn; k++) index[a->drawn[k].axis] = place[k];
+}
+
 /* Rows of a chunk that lie side by side along the last axis of the draw space. */
 struct insitu__geometry_line {
   int64_t at[INSITU__MAX_AXES]; /* the first row: its indexes, or the anchor that shows it */
@@ -30602,9 +31119,15 @@ static inline uint64_t insitu__geometry_line(const struct insitu__geometry_array
   line->row = row;
   line->n = last - row;
   for (unsigned k = a->n_drawn; k-- > 0;) {
-    uint64_t rows = a->drawn[k].rows, within = k ? left % rows : left;
-    if (k == a->n_drawn - 1) line->n = insitu__base_min(line->n, rows - within);
-    line->at[k] = (int64_t)(place[k] * rows + within);
+    const struct insitu__grid *grid = a->drawn[k].grid;
+    uint64_t rows = a->drawn[k].rows, within = k ? left % rows : left, end = rows;
+    line->at[k] = (int64_t)(insitu__grid_begin(grid, rows, place[k]) + within);
+    if (grid) { /* rows behind the chunk's own are given indexes behind the axis: no anchor's */
+      uint64_t edge = insitu__grid_edge(grid, rows, place[k]);
+      if (within < edge) end = edge;
+      else line->at[k] = (int64_t)(a->zarr.shape[a->drawn[k].axis] + (within - edge));
+    }
+    if (k == a->n_drawn - 1) line->n = insitu__base_min(line->n, end - within);
     if (k) left /= rows;
   }
 
@@ -30725,16 +31248,24 @@ static inline uint64_t insitu__geometry_offset(const struct insitu__geometry_arr
     const struct insitu__geometry_drawn *drawn = &a->drawn[k];
     int64_t index = anchor[k];
     if (k == a->along) index = insitu__geometry_index(a, index) + view->delta;
-    offset += (uint64_t)index % drawn->rows * a->stride[drawn->axis];
+    uint64_t within = (uint64_t)index % drawn->rows;
+    if (drawn->grid)
+      within = (uint64_t)index -
+               insitu__grid_first(drawn->grid, insitu__grid_find(drawn->grid, (uint64_t)index));
+    offset += within * a->stride[drawn->axis];
   }
 
   return offset;
 }
 
-/* Rows of a chunk that may be shown: those of an edge chunk that hang over an only axis are not. */
+/* Rows of a chunk that may be shown: those of an edge chunk that hang over an only axis are not,
+ * nor those that a chunk is stored with behind its own. */
 static inline uint64_t insitu__geometry_rows(
     const struct insitu__geometry_array *a, uint64_t chunk) {
-  return a->n_drawn == 1 ? insitu__base_min(a->rows, a->samples - chunk * a->rows) : a->rows;
+  if (a->n_drawn != 1) return a->rows;
+  const struct insitu__grid *grid = a->drawn[0].grid;
+  return insitu__base_min(insitu__grid_edge(grid, a->rows, chunk),
+      a->samples - insitu__grid_begin(grid, a->rows, chunk));
 }
 
 /* Whether an array before number i has views that show the same indexes as those of array i. */
@@ -30749,6 +31280,22 @@ static bool insitu__geometry_again(const struct insitu__geometry *g, uint64_t i)
   }
 
   return false;
+}
+
+/* Along the axis that the split cuts: how many reference chunks there are, where one begins, and
+ * whether one begins at an index. */
+static uint64_t insitu__geometry_references(const struct insitu__geometry *g) {
+  return insitu__grid_tiles(g->axes[g->along].grid, g->chunk, g->samples);
+}
+
+static int64_t insitu__geometry_reference(const struct insitu__geometry *g, int64_t number) {
+  return (int64_t)insitu__grid_begin(g->axes[g->along].grid, g->chunk, (uint64_t)number);
+}
+
+static bool insitu__geometry_begins(const struct insitu__geometry *g, int64_t index) {
+  const struct insitu__grid *grid = g->axes[g->along].grid;
+  uint64_t number = insitu__grid_tile(grid, g->chunk, (uint64_t)index);
+  return insitu__geometry_reference(g, (int64_t)number) == index;
 }
 
 /* How far apart the first and the last index lie that a sample shows, in anchors. */
@@ -31953,8 +32500,11 @@ struct insitu__split_line {
   struct insitu__geometry_interval *segments;
   uint64_t *unit_first, *anchor_first; /* of each segment: how many of the line come before it */
   uint64_t units, anchors;
-  uint64_t most;   /* anchors that a unit holds at most */
-  uint64_t group;  /* indexes of a group */
+  uint64_t most;  /* anchors that a unit holds at most */
+  uint64_t group; /* indexes of a group; with a grid at most so many */
+  /* NULL: groups have one length. Else a group is `tiles` of its chunks, the first one at 0. */
+  const struct insitu__grid *grid;
+  uint64_t tiles;
   uint64_t stride; /* from anchor to anchor */
   uint64_t shift;  /* of origins: an index is the first element of a box, and so many more */
   /* Of a part with several lines: sizes of units, and the units that have not the first of them, by
@@ -32122,6 +32672,19 @@ static void insitu__split_free(struct insitu__split *s) {
 
 /* ---- lines: anchors along one axis, and their units ---- */
 
+/* The group that has an index, and the first index of a group. */
+static inline uint64_t insitu__split_group_of(
+    const struct insitu__split_line *line, uint64_t index) {
+  if (__builtin_expect(line->grid == NULL, 1)) return index / line->group;
+  return insitu__grid_find(line->grid, index) / line->tiles;
+}
+
+static inline uint64_t insitu__split_group_begin(
+    const struct insitu__split_line *line, uint64_t group) {
+  if (__builtin_expect(line->grid == NULL, 1)) return group * line->group;
+  return insitu__grid_first(line->grid, group * line->tiles);
+}
+
 /* Anchors among the indexes [lo, hi), of which lo is one. */
 static inline uint64_t insitu__split_count(
     const struct insitu__split_line *line, int64_t lo, int64_t hi) {
@@ -32146,7 +32709,8 @@ struct insitu__split_piece {
 static struct insitu__split_piece insitu__split_piece(
     const struct insitu__split_line *line, uint64_t segment, uint64_t group) {
   struct insitu__geometry_interval in = line->segments[segment];
-  int64_t begin = (int64_t)(group * line->group), end = begin + (int64_t)line->group;
+  int64_t begin = (int64_t)insitu__split_group_begin(line, group);
+  int64_t end = (int64_t)insitu__split_group_begin(line, group + 1);
   struct insitu__split_piece u = {.lo = in.lo, .hi = in.hi};
 
   if (begin > in.lo) u.lo = insitu__split_anchor_from(line, in.lo, begin);
@@ -32168,7 +32732,7 @@ static uint64_t insitu__split_last(const uint64_t *list, uint64_t n, uint64_t nu
 static struct insitu__split_piece insitu__split_line_unit(
     const struct insitu__split_line *line, uint64_t unit) {
   uint64_t i = insitu__split_last(line->unit_first, INSITU__ARRAY_LEN(line->segments), unit);
-  uint64_t first = (uint64_t)line->segments[i].lo / line->group;
+  uint64_t first = insitu__split_group_of(line, (uint64_t)line->segments[i].lo);
   return insitu__split_piece(line, i, first + (unit - line->unit_first[i]));
 }
 
@@ -32177,7 +32741,7 @@ static uint64_t insitu__split_line_nth(const struct insitu__split_line *line, ui
   uint64_t i = insitu__split_last(line->anchor_first, INSITU__ARRAY_LEN(line->segments), x);
   uint64_t lo = (uint64_t)line->segments[i].lo,
            at = lo + (x - line->anchor_first[i]) * line->stride;
-  return line->unit_first[i] + (at / line->group - lo / line->group);
+  return line->unit_first[i] + insitu__split_group_of(line, at) - insitu__split_group_of(line, lo);
 }
 
 /* Makes the segments begin and end with anchors. base: an anchor before all of them. */
@@ -32210,7 +32774,8 @@ static bool insitu__split_line_units(struct insitu__split_line *line) {
     struct insitu__geometry_interval in = line->segments[i];
     line->unit_first[i] = line->units;
     line->anchor_first[i] = line->anchors;
-    line->units += (uint64_t)(in.hi - 1) / line->group - (uint64_t)in.lo / line->group + 1;
+    line->units += insitu__split_group_of(line, (uint64_t)(in.hi - 1)) -
+                   insitu__split_group_of(line, (uint64_t)in.lo) + 1;
     line->anchors += insitu__split_count(line, in.lo, in.hi);
   }
 
@@ -32228,8 +32793,8 @@ static bool insitu__split_line_find(const struct insitu__split_line *line, int64
   *piece = (struct insitu__split_piece){.lo = lo ? line->segments[lo - 1].hi : INT64_MIN,
       .hi = lo < n ? line->segments[lo].lo : INT64_MAX};
   if (lo == n || line->segments[lo].lo > index) return false;
-  uint64_t group = (uint64_t)index / line->group;
-  uint64_t first = (uint64_t)line->segments[lo].lo / line->group;
+  uint64_t group = insitu__split_group_of(line, (uint64_t)index);
+  uint64_t first = insitu__split_group_of(line, (uint64_t)line->segments[lo].lo);
   struct insitu__split_piece u = insitu__split_piece(line, lo, group);
   if (index < u.lo) { /* before the group's first anchor, behind the last of the group before */
     piece->lo = insitu__split_piece(line, lo, group - 1).hi;
@@ -32264,8 +32829,9 @@ static bool insitu__split_short(
 static bool insitu__split_line_short(
     struct insitu__split_part *p, struct insitu__split_line *line, uint64_t segment) {
   struct insitu__geometry_interval in = line->segments[segment];
-  uint64_t first = (uint64_t)in.lo / line->group, last = (uint64_t)(in.hi - 1) / line->group;
-  bool even = line->group % line->stride == 0;
+  uint64_t first = insitu__split_group_of(line, (uint64_t)in.lo);
+  uint64_t last = insitu__split_group_of(line, (uint64_t)(in.hi - 1));
+  bool even = !line->grid && line->group % line->stride == 0;
 
   for (uint64_t group = first; group <= last; group++) {
     uint64_t n = insitu__split_piece(line, segment, group).n;
@@ -32275,6 +32841,19 @@ static bool insitu__split_line_short(
   }
 
   return true;
+}
+
+/* The most anchors that a unit of a line with a grid holds: there are at most
+ * INSITU__MAX_GRID_CHUNKS of them, of any length. */
+static uint64_t insitu__split_line_most(const struct insitu__split_line *line) {
+  uint64_t most = 1;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(line->segments); i++) {
+    uint64_t last = insitu__split_group_of(line, (uint64_t)(line->segments[i].hi - 1));
+    uint64_t group = insitu__split_group_of(line, (uint64_t)line->segments[i].lo);
+    for (; group <= last; group++)
+      most = insitu__base_max(most, insitu__split_piece(line, i, group).n);
+  }
+  return most;
 }
 
 /* The number of a size in the line's list; a new one is added. UINT64_MAX: no memory. */
@@ -32426,6 +33005,7 @@ static insitu_status insitu__split_product(struct insitu__split_part *p, insitu_
     struct insitu__split_line *line = &p->line[k];
     if (!line->most) line->most = insitu__base_ceil_div(line->group, line->stride);
     ok = insitu__split_line_units(line);
+    if (ok && line->grid) line->most = insitu__split_line_most(line);
     if (k < listed) continue;
     for (uint64_t i = 0; ok && i < INSITU__ARRAY_LEN(line->segments); i++)
       ok = insitu__split_line_short(p, line, i);
@@ -32728,6 +33308,7 @@ static insitu_status insitu__split_list_frame(
     list->extent[k] = blocks ? line->most : insitu__base_min(line->group, samples[k]);
     list->cells[k] = blocks ? INSITU__ARRAY_LEN(line->segments)
                             : insitu__base_ceil_div(samples[k], list->extent[k]);
+    if (line->grid) list->cells[k] = insitu__base_ceil_div(line->grid->tiles, line->tiles);
     fits = fits && insitu__base_mul(box, list->extent[k], &box) &&
            insitu__base_mul(all, list->cells[k], &all);
   }
@@ -32772,6 +33353,20 @@ static bool insitu__split_inside(const struct insitu__geometry_interval *list, i
   return i < n && list[i].lo <= index;
 }
 
+/* The cell along line k of a list that has an index, and the first index of a cell. Where the
+ * archive is shorter than a group, it is a cell. */
+static inline uint64_t insitu__split_cell_of(
+    const struct insitu__split_part *p, unsigned k, uint64_t index) {
+  const struct insitu__split_line *line = &p->line[k];
+  return line->grid ? insitu__split_group_of(line, index) : index / p->list.extent[k];
+}
+
+static inline uint64_t insitu__split_cell_begin(
+    const struct insitu__split_part *p, unsigned k, uint64_t cell) {
+  const struct insitu__split_line *line = &p->line[k];
+  return line->grid ? insitu__split_group_begin(line, cell) : cell * p->list.extent[k];
+}
+
 /* Lists in a part whose frame is set the anchors that its line along `along` has; of a single
  * image, which has no such line, all. keys: of each anchor the number of its cell times the anchors
  * that a cell has room for, and its number in the cell; ascending. keep: how many the part has. */
@@ -32801,7 +33396,8 @@ static insitu_status insitu__split_list_fill(struct insitu__split_part *p, unsig
     }
     uint64_t at = keys[i] - begin;
     if (!all) {
-      uint64_t index = cell / outer % list->cells[along] * extent + at / inner % extent;
+      uint64_t index = insitu__split_cell_begin(p, along, cell / outer % list->cells[along]) +
+                       at / inner % extent;
       if (!insitu__split_inside(segments, (int64_t)index)) continue;
     }
     if (fresh)
@@ -32829,8 +33425,8 @@ static void insitu__split_list_unit(
 
   for (unsigned k = list->n_axes; k-- > 0; cell /= list->cells[k]) {
     uint64_t at = cell % list->cells[k];
-    struct insitu__split_piece piece = {.lo = (int64_t)(at * list->extent[k])};
-    piece.hi = piece.lo + (int64_t)list->extent[k];
+    struct insitu__split_piece piece = {.lo = (int64_t)insitu__split_cell_begin(p, k, at)};
+    piece.hi = (int64_t)insitu__split_cell_begin(p, k, at + 1);
     if (list->blocks && k == list->n_axes - 1) piece = insitu__split_line_unit(&p->line[k], at);
     u->lo[k] = piece.lo;
     u->hi[k] = piece.hi;
@@ -32851,14 +33447,16 @@ static inline void insitu__split_listed_anchor(const struct insitu__split_list *
 /* The key of an anchor: see insitu__split_list_fill. block: of a patch of a grid; within: its
  * number there. */
 static uint64_t insitu__split_list_key(
-    const struct insitu__split_list *list, const int64_t *anchor, uint64_t block, uint64_t within) {
+    const struct insitu__split_part *p, const int64_t *anchor, uint64_t block, uint64_t within) {
+  const struct insitu__split_list *list = &p->list;
   uint64_t cell = 0, at = 0, box = 1;
 
   for (unsigned k = 0; k < list->n_axes; k++) {
     bool patch = list->blocks && k == list->n_axes - 1;
-    uint64_t c = patch ? block : (uint64_t)anchor[k] / list->extent[k];
+    uint64_t c = patch ? block : insitu__split_cell_of(p, k, (uint64_t)anchor[k]);
     cell = cell * list->cells[k] + c;
-    at = at * list->extent[k] + (patch ? within : (uint64_t)anchor[k] - c * list->extent[k]);
+    at *= list->extent[k];
+    at += patch ? within : (uint64_t)anchor[k] - insitu__split_cell_begin(p, k, c);
     box *= list->extent[k];
   }
 
@@ -32889,8 +33487,7 @@ static insitu_status insitu__split_list_again(struct insitu__split_part *p,
     for (uint64_t i = 0; i < u.count; i++) {
       int64_t anchor[INSITU__MAX_AXES];
       insitu__split_listed_anchor(old, &u, i, anchor);
-      keys[at++] =
-          insitu__split_list_key(list, anchor, block, (uint64_t)(anchor[last] - u.lo[last]));
+      keys[at++] = insitu__split_list_key(p, anchor, block, (uint64_t)(anchor[last] - u.lo[last]));
     }
   }
 
@@ -32946,7 +33543,7 @@ static uint64_t insitu__split_unit_key(
   uint64_t key = epoch_key;
 
   for (unsigned k = 0; k + 1 < p->n_lines; k++)
-    key = insitu__order_mix(key ^ (uint64_t)anchor[k] / p->line[k].group);
+    key = insitu__order_mix(key ^ insitu__split_group_of(&p->line[k], (uint64_t)anchor[k]));
   return key;
 }
 
@@ -33123,17 +33720,16 @@ static void insitu__split_hole(
 static bool insitu__split_cell_find(const struct insitu__split_part *p, unsigned k, int64_t index,
     uint64_t *cell, struct insitu__split_piece *piece) {
   const struct insitu__split_list *list = &p->list;
-  int64_t extent = (int64_t)list->extent[k];
 
   if (k >= list->n_axes || (list->blocks && k == list->n_axes - 1))
     return insitu__split_line_find(&p->line[k], index, cell, piece);
   *piece = (struct insitu__split_piece){.lo = INT64_MIN, .hi = 0};
   if (index < 0) return false;
-  *cell = (uint64_t)index / list->extent[k];
+  *cell = insitu__split_cell_of(p, k, (uint64_t)index);
   bool found = *cell < list->cells[k];
   if (!found) *cell = list->cells[k];
-  piece->lo = (int64_t)*cell * extent;
-  piece->hi = found ? piece->lo + extent : INT64_MAX;
+  piece->lo = (int64_t)insitu__split_cell_begin(p, k, *cell);
+  piece->hi = found ? (int64_t)insitu__split_cell_begin(p, k, *cell + 1) : INT64_MAX;
   return found;
 }
 
@@ -33400,7 +33996,7 @@ static insitu_status insitu__split_manifest_excluded(struct insitu__split *s,
 
 /* The indexes that no exclusion holds, and whether exclusions are whole reference chunks. */
 static bool insitu__split_shown(struct insitu__split *s, const struct insitu__geometry *g) {
-  const int64_t far = INT64_MAX / 4, samples = (int64_t)g->samples, chunk = (int64_t)g->chunk;
+  const int64_t far = INT64_MAX / 4, samples = (int64_t)g->samples;
   uint64_t n = INSITU__ARRAY_LEN(s->excluded);
   struct insitu__geometry_interval between = {-far, -far};
   bool ok = true;
@@ -33410,13 +34006,38 @@ static bool insitu__split_shown(struct insitu__split *s, const struct insitu__ge
   for (uint64_t i = 0; ok && i <= n; i++) {
     between.hi = i < n ? s->excluded[i].lo : far;
     bool begins = between.hi > between.lo; /* else this exclusion goes on with those before it */
-    if (begins && i && between.lo % chunk && between.lo < samples) s->whole_chunks = false;
-    if (begins && i < n && between.hi % chunk) s->whole_chunks = false;
+    if (begins && i && between.lo < samples)
+      s->whole_chunks = s->whole_chunks && insitu__geometry_begins(g, between.lo);
+    if (begins && i < n)
+      s->whole_chunks = s->whole_chunks && insitu__geometry_begins(g, between.hi);
     ok = insitu__split_add(&s->shown, between);
     if (i < n && s->excluded[i].hi > between.lo) between.lo = s->excluded[i].hi;
   }
 
   return ok;
+}
+
+/* Whether a manifest's sample_chunk_sizes are the lengths of the reference chunks: a list of pairs
+ * [length, count], as insitu__split_print_sizes writes it. */
+static bool insitu__split_manifest_sizes(
+    const struct insitu__text_json *j, int token, const struct insitu__grid *grid) {
+  uint64_t tile = 0;
+
+  if (!insitu__text_json_is_array(j, token)) return false;
+  INSITU__TEXT_JSON_EACH (t, j, token) {
+    uint64_t length, count;
+    if (!insitu__text_json_is_array(j, t) || insitu__text_json_size(j, t) != 2) return false;
+    int first = insitu__text_json_first(j, t), second = insitu__text_json_next(j, first);
+    if (!insitu__text_json_u64(j, first, &length) || !insitu__text_json_u64(j, second, &count))
+      return false;
+    if (count > grid->tiles - tile) return false;
+    for (uint64_t end = tile + count, n; tile < end; tile += n) {
+      const struct insitu__grid_run *run = insitu__grid_of(grid, tile);
+      if (run->edge != length) return false;
+      n = insitu__base_min(end, insitu__grid_run_end(grid, run)) - tile;
+    }
+  }
+  return tile == grid->tiles;
 }
 
 /* What a manifest says of the archive that it was made for must be true. Without chunks it need not
@@ -33427,7 +34048,7 @@ static insitu_status insitu__split_manifest_facts(const struct insitu__text_json
     const char *key;
     uint64_t want;
   } fact[] = {{"n_samples", g->samples}, {"sample_chunk_size", g->chunk},
-      {"n_chunks", insitu__base_ceil_div(g->samples, g->chunk)}};
+      {"n_chunks", insitu__geometry_references(g)}};
 
   for (size_t i = 0; i < INSITU__BASE_COUNT(fact); i++) {
     uint64_t got;
@@ -33444,7 +34065,17 @@ static insitu_status insitu__split_manifest_facts(const struct insitu__text_json
           path, fact[i].key, got, fact[i].want);
   }
 
-  return INSITU_OK;
+  const struct insitu__grid *grid = g->axes[g->along].grid;
+  int sizes = insitu__text_json_get(j, 0, "sample_chunk_sizes");
+  if (sizes < 0 && (!grid || !listed)) return INSITU_OK;
+  if (grid && insitu__split_manifest_sizes(j, sizes, grid)) return INSITU_OK;
+  const char *why = "are not the lengths of the archive's chunks";
+  if (!grid) why = "is given, and the archive's chunks have one length";
+  else if (sizes < 0) why = "is missing, and the archive's chunks differ in length";
+  return insitu__error_set(err, INSITU_E_SPLIT,
+      "open, manifest %s: sample_chunk_sizes %s; use the manifest of this archive, or write it "
+      "anew",
+      path, why);
 }
 
 /* The split by a manifest's lists of chunks. Chunks that it leaves out belong to no part. */
@@ -33489,8 +34120,7 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
         "open, manifest %s: it has neither chunks nor excluded; write the manifest anew", path);
   if (!status) status = insitu__split_manifest_facts(&j, s->listed, g, path, err);
   if (!status && s->listed)
-    status = insitu__split_manifest_chunks(
-        s, &j, lists, insitu__base_ceil_div(g->samples, g->chunk), path, err);
+    status = insitu__split_manifest_chunks(s, &j, lists, insitu__geometry_references(g), path, err);
   if (!status && (beside >= 0 || within >= 0)) {
     uint64_t used = 1;
     s->reasons = insitu__mem_alloc(n + 2, 1);
@@ -33511,15 +34141,15 @@ static insitu_status insitu__split_from_manifest(struct insitu__split *s, const 
 }
 
 /* Ranges from chunks: in samples, within the sub-range [base.lo, base.hi). */
-static bool insitu__split_ranges(
-    struct insitu__split *s, struct insitu__geometry_interval base, uint64_t chunk) {
+static bool insitu__split_ranges(struct insitu__split *s, struct insitu__geometry_interval base,
+    const struct insitu__geometry *g) {
   bool ok = true;
 
   for (int p = 0; p < 3; p++)
     for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->part[p].chunks); i++) {
       struct insitu__geometry_interval c = s->part[p].chunks[i];
-      c.lo *= (int64_t)chunk;
-      c.hi *= (int64_t)chunk;
+      c.lo = insitu__geometry_reference(g, c.lo);
+      c.hi = insitu__geometry_reference(g, c.hi);
       ok = ok && insitu__split_add(&s->part[p].range, insitu__split_overlap(c, base));
     }
   return ok;
@@ -33588,9 +34218,17 @@ static bool insitu__split_gap(struct insitu__split *s, int64_t gap) {
 
 /* ---- the split of a desc ---- */
 
-/* Indexes of a line's group: so many, or with long strides more, so that each has an anchor. */
-static uint64_t insitu__split_group(uint64_t group, uint64_t stride) {
-  return stride > group ? group * insitu__base_ceil_div(stride, group) : group;
+/* Sets what a group of a line is: so many indexes, or with a grid as many chunks as its longest
+ * ones make of these; with long strides more, so that each group has an anchor. */
+static void insitu__split_set_group(struct insitu__split_line *line, uint64_t group,
+    uint64_t stride, const struct insitu__grid *grid) {
+  uint64_t least = grid ? group / grid->edge * grid->least : group;
+  uint64_t times = stride > least ? insitu__base_ceil_div(stride, least) : 1;
+
+  line->stride = stride;
+  line->group = group * times;
+  line->grid = grid;
+  line->tiles = grid ? group / grid->edge * times : 0;
 }
 
 /* The same split, with one of its parts in units of another size along the axis that steps count
@@ -33605,15 +34243,18 @@ static insitu_status insitu__split_cut_again(struct insitu__split *s,
   s->unit_rows = unit_rows;
   for (unsigned k = 0; k < p->n_lines; k++) {
     const struct insitu__split_line *line = &from->part[part].line[k];
-    p->line[k] = (struct insitu__split_line){
-        .segments = line->segments, .group = line->group, .stride = line->stride};
+    p->line[k] = (struct insitu__split_line){.segments = line->segments,
+        .group = line->group,
+        .stride = line->stride,
+        .grid = line->grid,
+        .tiles = line->tiles};
   }
 
   /* Blocks of a grid are no groups of equal length. */
   if (s->grid) p->line[p->n_lines - 1].most = s->origins.unit_rows;
 
   if (along < p->n_lines) /* units of a single image are its blocks */
-    p->line[along].group = insitu__split_group(unit_rows, p->line[along].stride);
+    insitu__split_set_group(&p->line[along], unit_rows, p->line[along].stride, p->line[along].grid);
   p->irregular = NULL;
   p->classes = p->class_first = NULL;
   p->list = (struct insitu__split_list){0};
@@ -33663,6 +34304,27 @@ static void insitu__split_hash(struct insitu__split_part *p) {
       h = insitu__order_mix(insitu__order_mix(h ^ (uint64_t)list[i].lo) ^ (uint64_t)list[i].hi);
   }
   p->hash = h;
+}
+
+/* Goes on with the hash of a part: where the chunks lie that its anchors are in, along axes whose
+ * chunks differ in length. What lies behind its anchors adds nothing. */
+static void insitu__split_hash_grid(struct insitu__split_part *p) {
+  for (unsigned k = 0; k < p->n_lines; k++) {
+    const struct insitu__split_line *line = &p->line[k];
+    for (uint64_t i = 0; line->grid && i < INSITU__ARRAY_LEN(line->segments); i++) {
+      uint64_t at = (uint64_t)line->segments[i].lo, end = (uint64_t)line->segments[i].hi;
+      while (at < end) {
+        const struct insitu__grid_run *run = insitu__grid_at(line->grid, at);
+        const struct insitu__grid_run *last = &line->grid->run[INSITU__ARRAY_LEN(line->grid->run)];
+        uint64_t behind = run + 1 < last ? run[1].at : end;
+        const uint64_t words[] = {
+            k, run->tile + (at - run->at) / run->edge, (at - run->at) % run->edge, run->edge};
+        for (size_t w = 0; w < INSITU__BASE_COUNT(words); w++)
+          p->hash = insitu__order_mix(p->hash ^ words[w]);
+        at = insitu__base_min(behind, end);
+      }
+    }
+  }
 }
 
 /* Goes on with the hash of a part: what belongs to its anchors in arrays that coordinates join.
@@ -33742,13 +34404,10 @@ static insitu_status insitu__split_lines(struct insitu__split *s, const insitu_l
           "open: the axes have more than 2^64 samples in the archive; draw along fewer axes");
     *in_range *= (uint64_t)(in.hi - in.lo);
     if (k == g->along) *base = in;
-    group = insitu__split_group(group, stride);
-
     for (int p = 0; p < INSITU__SPLIT_PARTS; p++) {
       struct insitu__split_line *line = &s->part[p].line[k];
       s->part[p].n_lines = k + 1;
-      line->stride = stride;
-      line->group = group;
+      insitu__split_set_group(line, group, stride, g->axes[k].grid);
       if (k == g->along) continue;
       if (!insitu__split_add(&line->segments, in) || !insitu__split_line_trim(line, in.lo))
         return insitu__error_set(
@@ -33934,7 +34593,7 @@ static insitu_status insitu__split_given_entry(const struct insitu__split *s,
     if (status) return status;
   }
   if (!inside) return INSITU_OK; /* left out by range or stride */
-  to->key[to->n] = insitu__split_list_key(&p->list, anchor, block, within);
+  to->key[to->n] = insitu__split_list_key(p, anchor, block, within);
   to->along[to->n++] = (uint64_t)anchor[g->along];
   return INSITU_OK;
 }
@@ -34056,13 +34715,13 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
   s->by_chunks = s->listed || !exact;
   if (!status && !s->by_chunks) status = insitu__split_exact(s, desc, base, err);
   if (!status && s->by_chunks && !s->listed)
-    status = insitu__split_by_fraction(s, desc, insitu__base_ceil_div(g->samples, g->chunk), err);
+    status = insitu__split_by_fraction(s, desc, insitu__geometry_references(g), err);
   if (status) return status;
   struct insitu__geometry_interval *whole = NULL;
   struct insitu__split_given given = {0};
   status = insitu__split_given(s, desc, g, base, &given, err);
   if (status) return insitu__split_given_end(s, g->along, &given, status, err);
-  bool ok = (!s->by_chunks || insitu__split_ranges(s, base, g->chunk)) &&
+  bool ok = (!s->by_chunks || insitu__split_ranges(s, base, g)) &&
             insitu__split_add(&s->part[INSITU_ALL].range, base) &&
             insitu__split_add(&whole, insitu__split_whole(g));
   for (int p = 0; ok && p < INSITU__SPLIT_PARTS; p++) {
@@ -34088,6 +34747,7 @@ static insitu_status insitu__split_init(struct insitu__split *s, const insitu_lo
     insitu__split_hash(q);
     if (g->n_patch) q->hash = insitu__order_mix(q->hash ^ s->origins.hash);
     insitu__split_hash_partners(q, g);
+    insitu__split_hash_grid(q);
   }
   return status;
 }
@@ -34112,24 +34772,42 @@ static void insitu__split_print_excluded(
   insitu__text_buffer_printf(b, "]");
 }
 
+/* The lengths of reference chunks that differ, as a member of an object in JSON: [length, count] of
+ * equal ones. The Python package refuses members that it does not know, and so such a manifest. */
+static void insitu__split_print_sizes(
+    const struct insitu__grid *grid, struct insitu__text_buffer *b) {
+  const char *comma = "";
+
+  insitu__text_buffer_printf(b, ", \"sample_chunk_sizes\": [");
+  for (uint64_t tile = 0, end; tile < grid->tiles && !b->failed; tile = end) {
+    uint64_t edge = insitu__grid_of(grid, tile)->edge;
+    for (end = tile; end < grid->tiles && insitu__grid_of(grid, end)->edge == edge;)
+      end = insitu__grid_run_end(grid, insitu__grid_of(grid, end));
+    insitu__text_buffer_printf(b, "%s[%" PRIu64 ", %" PRIu64 "]", comma, edge, end - tile);
+    comma = ", ";
+  }
+  insitu__text_buffer_printf(b, "]");
+}
+
 /* The split as the JSON text of a manifest. The Python package ignores members of "chunks" that it
  * does not know, and refuses them beside it: what is excluded stands where that is right. */
 static void insitu__split_print(const struct insitu__split *s, struct insitu__text_buffer *b,
-    uint64_t samples, uint64_t chunk, uint64_t seed) {
+    const struct insitu__geometry *g, uint64_t seed) {
   bool any = INSITU__ARRAY_LEN(s->excluded) > 0, within = any && s->whole_chunks;
 
   insitu__text_buffer_printf(b,
       "{\"n_chunks\": %" PRIu64 ", \"sample_chunk_size\": %" PRIu64 ", \"n_samples\": %" PRIu64
       ", \"seed\": %" PRIu64 ", \"chunks\": {",
-      insitu__base_ceil_div(samples, chunk), chunk, samples, seed);
+      insitu__geometry_references(g), g->chunk, g->samples, seed);
   for (int p = 0; p < 3; p++) {
     insitu__text_buffer_printf(b, "%s\"%s\": [", p ? ", " : "", insitu__split_names[p]);
     const char *comma = "";
     uint64_t k = 0; /* the first interval of s->shown that does not end before the chunk */
     for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->part[p].chunks); i++)
       for (int64_t c = s->part[p].chunks[i].lo; c < s->part[p].chunks[i].hi && !b->failed; c++) {
-        while (within && s->shown[k].hi <= c * (int64_t)chunk) k++;
-        if (within && s->shown[k].lo > c * (int64_t)chunk) continue;
+        int64_t begin = insitu__geometry_reference(g, c);
+        while (within && s->shown[k].hi <= begin) k++;
+        if (within && s->shown[k].lo > begin) continue;
         insitu__text_buffer_printf(b, "%s%" PRId64, comma, c);
         comma = ", ";
       }
@@ -34138,6 +34816,7 @@ static void insitu__split_print(const struct insitu__split *s, struct insitu__te
 
   if (within) insitu__split_print_excluded(s, b);
   insitu__text_buffer_printf(b, "}");
+  if (g->axes[g->along].grid) insitu__split_print_sizes(g->axes[g->along].grid, b);
   if (any && !within) insitu__split_print_excluded(s, b);
   insitu__text_buffer_printf(b, "}\n");
 }
@@ -34426,7 +35105,7 @@ static int insitu__rule_compare(const void *x, const void *y) {
  * the name of the codec, so that every build has the same order. */
 static enum insitu__rule_part insitu__rule_part(const struct insitu__geometry_array *a) {
   const struct insitu__codec_chain *chain = &a->zarr.codecs;
-  bool rows_follow = a->row_stride * a->rows == a->chunk_bytes && !a->n_patch;
+  bool rows_follow = a->row_stride * a->rows == a->chunk_bytes && !a->n_patch && !a->zarr.spread;
 
   if (a->n_drawn > 1) rows_follow = rows_follow && a->sample_slowest && a->along == 0;
   if (!rows_follow) return INSITU__RULE_WHOLE;
@@ -34444,7 +35123,8 @@ static enum insitu__rule_part insitu__rule_part(const struct insitu__geometry_ar
 static uint64_t insitu__rule_bytes(
     const struct insitu__geometry *g, const struct insitu__geometry_array *a, uint64_t chunk) {
   const struct insitu__zarr_array *z = &a->zarr;
-  uint64_t bytes = z->itemsize, rows = a->drawn[a->along].rows, others = 1;
+  const struct insitu__geometry_drawn *along = &a->drawn[a->along];
+  uint64_t bytes = z->itemsize, rows = insitu__grid_longest(along->grid, along->rows), others = 1;
 
   for (unsigned k = 0; k < a->n_drawn; k++)
     if (k != a->along)
@@ -34466,7 +35146,8 @@ static uint64_t insitu__rule_bytes(
 /* What the rule reads of an array; false: no memory. */
 static bool insitu__rule_read_array(const struct insitu__geometry *g,
     const struct insitu__geometry_array *a, struct insitu__rule_array *to) {
-  uint64_t rows = a->drawn[a->along].rows;
+  const struct insitu__geometry_drawn *along = &a->drawn[a->along];
+  uint64_t rows = insitu__grid_longest(along->grid, along->rows); /* of the longest chunk */
   const struct insitu__map *map = a->map;
 
   to->chunk = map ? insitu__map_rows(map, rows) : rows;
@@ -34813,8 +35494,8 @@ static uint64_t insitu__plan_patch_fields(const struct insitu__geometry *g,
   for (unsigned j = 0; j < a->n_patch; j++) {
     struct insitu__geometry_interval in = insitu__geometry_within(&g->patch[j], origin[j], halo);
     unsigned d = a->patch[j];
-    lo[d] = (uint64_t)in.lo / a->zarr.chunk[d];
-    hi[d] = (uint64_t)(in.hi - 1) / a->zarr.chunk[d] + 1;
+    lo[d] = insitu__zarr_tile(&a->zarr, d, (uint64_t)in.lo);
+    hi[d] = insitu__zarr_tile(&a->zarr, d, (uint64_t)(in.hi - 1)) + 1;
   }
   for (unsigned d = 0; d < a->zarr.ndim; d++) n *= hi[d] - lo[d];
   return n;
@@ -34888,13 +35569,16 @@ static bool insitu__plan_set_grow(struct insitu__plan_set *s, uint64_t used) {
 static uint64_t insitu__plan_touched_along(
     const struct insitu__plan *p, const struct insitu__geometry_array *a, unsigned k) {
   const struct insitu__split_line *line = &p->part->line[k];
+  const struct insitu__grid *grid = a->drawn[k].grid;
   uint64_t rows = a->drawn[k].rows, cut = 2;
 
   if (k == a->along && a->map)
-    return insitu__base_min(line->most, insitu__map_touched(a->map, line->group, rows));
+    return insitu__base_min(
+        line->most, insitu__map_touched(a->map, line->group, insitu__grid_shortest(grid, rows)));
   /* Groups of indexes begin where reference chunks do; only steps shift them. */
-  if (k != a->along && line->group % rows == 0) cut = 1;
-  uint64_t most = insitu__base_min((line->group - 1) / rows + cut, a->drawn[k].chunks);
+  if (k != a->along && !line->grid && line->group % rows == 0) cut = 1;
+  uint64_t most =
+      insitu__base_min(insitu__grid_most(grid, rows, line->group, cut), a->drawn[k].chunks);
   return insitu__base_min(line->most, most);
 }
 
@@ -34909,7 +35593,8 @@ static uint64_t insitu__plan_touched_fields(
     uint64_t all = a->tile_n[a->patch[j]], rows = a->zarr.chunk[a->patch[j]];
     uint64_t reach = g->patch[j].length + 2 * g->halo;
     uint64_t span = p->split->origins.line[j].group - 1 + reach;
-    fields = fields / all * insitu__base_min(all, (span - 1) / rows + 2);
+    uint64_t most = insitu__grid_most(a->zarr.grid[a->patch[j]], rows, span, 2);
+    fields = fields / all * insitu__base_min(all, most);
   }
 
   return fields;
@@ -34944,9 +35629,12 @@ static bool insitu__plan_next_chunk(const struct insitu__plan *p,
   for (unsigned k = a->n_drawn; k-- > 0;) {
     const struct insitu__split_line *line = &p->part->line[k];
     bool along = k == a->along;
-    int64_t delta = along ? view->delta : 0, rows = (int64_t)a->drawn[k].rows;
+    const struct insitu__grid *grid = a->drawn[k].grid;
+    int64_t delta = along ? view->delta : 0;
+    uint64_t rows = a->drawn[k].rows;
     int64_t index = along ? insitu__geometry_index(a, at[k]) : at[k];
-    int64_t next = ((index + delta) / rows + 1) * rows - delta;
+    uint64_t tile = insitu__grid_tile(grid, rows, (uint64_t)(index + delta));
+    int64_t next = (int64_t)insitu__grid_end(grid, rows, tile) - delta;
     if (along) next = insitu__geometry_anchor(a, next);
     at[k] = insitu__split_anchor_from(line, at[k], next);
     if (at[k] < hi[k]) return true;
@@ -35511,7 +36199,8 @@ static uint64_t *insitu__plan_fields(const struct insitu__geometry *g) {
 static bool insitu__plan_distinct_segment(const struct insitu__geometry_array *a, unsigned k,
     uint64_t v, int64_t at, int64_t end, struct insitu__geometry_interval **all) {
   const struct insitu__map *map = k == a->along ? a->map : NULL;
-  int64_t delta = k == a->along ? a->views[v].delta : 0, rows = (int64_t)a->drawn[k].rows, behind;
+  const struct insitu__geometry_drawn *drawn = &a->drawn[k];
+  int64_t delta = k == a->along ? a->views[v].delta : 0, behind;
 
   for (; at < end; at = behind) {
     struct insitu__geometry_interval chunks = {at, end - 1};
@@ -35522,8 +36211,9 @@ static bool insitu__plan_distinct_segment(const struct insitu__geometry_array *a
       chunks.lo = insitu__map_index(map, at);
       chunks.hi = insitu__map_index(map, behind - 1);
     }
-    chunks.lo = (chunks.lo + delta) / rows;
-    chunks.hi = (chunks.hi + delta) / rows + 1;
+    chunks.lo = (int64_t)insitu__grid_tile(drawn->grid, drawn->rows, (uint64_t)(chunks.lo + delta));
+    chunks.hi =
+        1 + (int64_t)insitu__grid_tile(drawn->grid, drawn->rows, (uint64_t)(chunks.hi + delta));
     if (!INSITU__ARRAY_PUSH(*all, chunks)) return false;
   }
 
@@ -36299,17 +36989,20 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c,
  * the array's chunks). *entry: the chunk's entry in the shard's index. */
 static uint64_t insitu__cache_cell(const struct insitu__zarr_array *a,
     const struct insitu__zarr_level *level, const uint64_t *tile, uint64_t *entry) {
-  uint64_t cell = 0, extent[INSITU__MAX_DIMS];
+  uint64_t cell = 0, extent[INSITU__MAX_DIMS], number[INSITU__MAX_DIMS];
 
   *entry = 0;
   for (unsigned k = 0; k < a->ndim; k++) {
     unsigned d = level->axis[k];
+    uint64_t begin = insitu__zarr_tile_begin(a, d, tile[d]);
     extent[d] = level->shard->chunk[k];
-    *entry = *entry * (extent[d] / level->shard->inner[k]) +
-             tile[d] * a->chunk[d] % extent[d] / level->shard->inner[k];
+    number[d] = insitu__grid_tile(level->grid[d], extent[d], begin);
+    *entry =
+        *entry * (extent[d] / level->shard->inner[k]) +
+        (begin - insitu__grid_begin(level->grid[d], extent[d], number[d])) / level->shard->inner[k];
   }
   for (unsigned d = 0; d < a->ndim; d++)
-    cell = cell * insitu__base_ceil_div(a->shape[d], extent[d]) + tile[d] * a->chunk[d] / extent[d];
+    cell = cell * insitu__grid_tiles(level->grid[d], extent[d], a->shape[d]) + number[d];
   return cell;
 }
 
@@ -38008,6 +38701,8 @@ struct insitu__loader_tile {
   uint64_t listed; /* the piece of the chunk; UINT64_MAX: none yet */
   struct insitu__plan_map map;
 
+  uint64_t decoded, bound; /* bytes of the chunk: decoded, and encoded at most */
+
   /* Set by insitu__tile_ready: some batch wants rows of [first, last). part_first, part_last: rows
    * that the window shows, also where the pass began inside it. part_run: the most of them that a
    * unit shows by steps that follow each other. */
@@ -38843,8 +39538,8 @@ static insitu_status insitu__fetch_box(const struct insitu__zarr_array *z, uint3
 
   for (unsigned d = 0; d < z->ndim; d++) {
     if (skip >> d & 1) continue;
-    uint64_t begin = tile[d] * z->chunk[d], step = selected->step[d], first, last;
-    insitu__select_inside(selected, d, begin, begin + z->chunk[d], &first, &last);
+    uint64_t begin = insitu__zarr_tile_begin(z, d, tile[d]), step = selected->step[d], first, last;
+    insitu__select_inside(selected, d, begin, insitu__zarr_tile_end(z, d, tile[d]), &first, &last);
     bool falls = selected->falls[d];
     uint64_t place = falls ? selected->place[d] - first : selected->place[d] + first;
     count[n] = last - first;
@@ -39498,7 +40193,8 @@ static void insitu__rows_list_mapped(struct insitu__loader_tile *t,
  * the list holds that piece. */
 static void insitu__rows_list(struct insitu__loader_tile *t, uint64_t piece) {
   const struct insitu__geometry_array *a = t->array;
-  uint64_t first = piece * a->list_rows, end = insitu__base_min(first + a->list_rows, a->rows);
+  uint64_t rows = insitu__geometry_rows(a, t->chunk);
+  uint64_t first = piece * a->list_rows, end = insitu__base_min(first + a->list_rows, rows);
   struct insitu__plan_run run;
 
   if (t->listed == piece) return;
@@ -39647,10 +40343,10 @@ static bool insitu__rows_patch_row(struct insitu__loader_tile *t) {
   c->shown = g->regions[c->view->region].box;
   int64_t halo = (int64_t)g->variables[g->regions[c->view->region].variable].halo;
   for (unsigned j = 0; j < a->n_patch; j++) {
-    int64_t chunk = (int64_t)a->zarr.chunk[a->patch[j]];
-    int64_t begin = (int64_t)c->tile[a->patch[j]] * chunk;
+    unsigned d = a->patch[j];
+    int64_t begin = (int64_t)insitu__zarr_tile_begin(&a->zarr, d, c->tile[d]);
     c->near.lo[j] = begin - (int64_t)g->patch[j].length - halo + 1;
-    c->near.hi[j] = begin + chunk + halo;
+    c->near.hi[j] = (int64_t)insitu__zarr_tile_end(&a->zarr, d, c->tile[d]) + halo;
   }
   insitu__split_near_begin(t->iter->plan.split, &c->near);
   c->row_open = true;
@@ -39861,8 +40557,9 @@ static void insitu__rows_overhang(const struct insitu__rows_walk *w) {
   if (!hangs) return;
 
   for (unsigned d = 0; d < a->zarr.ndim; d++) {
-    uint64_t begin = w->tile->patches->tile[d] * a->zarr.chunk[d], first, last;
-    insitu__select_inside(shown, d, begin, begin + a->zarr.chunk[d], &first, &last);
+    uint64_t tile = w->tile->patches->tile[d], first, last;
+    insitu__select_inside(shown, d, insitu__zarr_tile_begin(&a->zarr, d, tile),
+        insitu__zarr_tile_end(&a->zarr, d, tile), &first, &last);
     inner.lo[d] = shown->falls[d] ? shown->place[d] + 1 - last : shown->place[d] + first;
     inner.hi[d] = inner.lo[d] + (last - first);
     bool patch = a->patch_mask >> d & 1;
@@ -39945,7 +40642,7 @@ static insitu_status insitu__rows_piece(
   const struct insitu__geometry_array *a = t->array;
   const unsigned char *at = bytes;
   uint64_t stride = a->row_stride;
-  bool whole = n == a->chunk_bytes; /* its rows may be interleaved */
+  bool whole = n == a->chunk_bytes || n == t->decoded; /* its rows may be interleaved */
   struct insitu__rows_walk w;
   (void)err;
 
@@ -40080,7 +40777,7 @@ static void insitu__rows_hole(void *user, const uint64_t *at, const uint64_t *ex
   for (unsigned k = 0; k < a->zarr.ndim; k++) {
     unsigned d = a->zarr.order[k];
 
-    hole.lo[d] = index[d] * a->zarr.chunk[d] + at[k];
+    hole.lo[d] = insitu__zarr_tile_begin(&a->zarr, d, index[d]) + at[k];
     hole.hi[d] = hole.lo[d] + extent[k];
   }
 
@@ -40128,7 +40825,7 @@ static bool insitu__rows_wants(void *user, uint64_t offset, uint64_t n) {
 static bool insitu__rows_have_parts(
     const insitu_loader *ld, const struct insitu__geometry_array *a) {
   if (ld->config.on_bad_chunk == INSITU_FILL) return false;
-  if (a->row_stride * a->rows != a->chunk_bytes) return false;
+  if (a->row_stride * a->rows != a->chunk_bytes || a->zarr.spread) return false;
   return a->sample_slowest || a->n_drawn == 1;
 }
 
@@ -40208,7 +40905,7 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   const struct insitu__geometry_array *a = t->array;
   struct insitu__loader_scratch *s = &ld->scratch[worker];
   bool whole = !t->slot && !a->sample_slowest && a->zarr.codecs.n; /* its rows are interleaved */
-  whole = whole && !t->cell;
+  whole = (whole || a->zarr.spread) && !t->cell;
   struct insitu__codec_sink sink = {.user = t,
       .direct = insitu__rows_direct,
       .piece = insitu__rows_piece,
@@ -40242,13 +40939,18 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   if (!t->cell) insitu__rows_part(t, &sink);
   if (t->have.n) sink.have = &t->have;
   t->status = insitu__chain_decode(
-      &a->zarr.codecs, &s->codec, t->buffer, t->got, a->chunk_bytes, &sink, &t->error);
+      &a->zarr.codecs, &s->codec, t->buffer, t->got, t->decoded, &sink, &t->error);
   if (!t->status && !t->hole.raises) insitu__loader_add(&ld->count.bytes_decoded, s->codec.made);
   if (!t->status && t->hole.n && !t->hole.raises) { /* before the batch can be delivered */
     insitu__loader_add(&ld->count.absent_chunks, t->hole.n);
     insitu__loader_add(&insitu__loader_tally(t)->holes, t->hole.n);
   }
 
+  if (!t->status && a->zarr.spread) {
+    uint64_t index[INSITU__MAX_DIMS];
+    insitu__geometry_place_of(a, t->chunk, t->field, index);
+    insitu__zarr_spread(&a->zarr, index, t->cell ? t->cell : s->whole);
+  }
   if (!t->status && whole)
     t->status = insitu__rows_piece(t, s->whole, 0, a->chunk_bytes, &t->error);
   if (!t->status && t->hole.raises) t->status = INSITU_E_ABSENT;
@@ -40313,7 +41015,7 @@ static bool insitu__rows_aim_direct(struct insitu__loader_tile *t, bool *shared)
 
   if (a->zarr.codecs.n || !a->sample_slowest || stride < INSITU__LOADER_DIRECT) return false;
   if (n >= INSITU__LOADER_IOV) return false;
-  if (n < a->rows && !insitu__rows_have_parts(t->loader, a)) return false;
+  if (n * stride < t->decoded && !insitu__rows_have_parts(t->loader, a)) return false;
   for (uint64_t i = 0; i < n; i++) t->iov[i] = (struct iovec){NULL, stride};
 
   insitu__rows_walk(&w, t, t->first, t->last);
@@ -40340,9 +41042,9 @@ static struct insitu__loader_aim insitu__rows_aim(struct insitu__loader_tile *t,
   bool object = stored == UINT64_MAX;
 
   aim.exact = !object || !a->zarr.codecs.n;
-  if (t->cell && !a->zarr.codecs.n) {
+  if (t->cell && !a->zarr.codecs.n && !a->zarr.spread) {
     aim.direct = aim.shared = true;
-    aim.bytes = a->chunk_bytes;
+    aim.bytes = t->decoded;
     t->iov[0] = (struct iovec){t->cell, aim.bytes};
     if (object) t->iov[aim.n++] = (struct iovec){t->buffer, 1};
     return aim;
@@ -40360,7 +41062,7 @@ static struct insitu__loader_aim insitu__rows_aim(struct insitu__loader_tile *t,
 
   aim.direct = !t->slot && !t->cell && insitu__rows_aim_direct(t, &aim.shared);
   if (!aim.direct) {
-    aim.bytes = object ? a->bound : stored;
+    aim.bytes = object ? t->bound : stored;
     t->iov[0] = (struct iovec){t->buffer, aim.bytes + object};
     return aim;
   }
@@ -40368,7 +41070,8 @@ static struct insitu__loader_aim insitu__rows_aim(struct insitu__loader_tile *t,
   aim.n = (unsigned)(t->last - t->first);
   aim.offset = t->first * a->row_stride;
   aim.bytes = aim.n * a->row_stride;
-  if (object && t->last == a->rows) t->iov[aim.n++] = (struct iovec){t->buffer, 1};
+  if (object && t->last * a->row_stride == t->decoded)
+    t->iov[aim.n++] = (struct iovec){t->buffer, 1};
   return aim;
 }
 
@@ -40441,13 +41144,13 @@ struct insitu__read_call {
   uint64_t boxes, box;                               /* how many; the next one */
   struct insitu__select_box now;                     /* the one whose chunks are read now */
   uint64_t tile_lo[INSITU__MAX_DIMS], tile_n[INSITU__MAX_DIMS]; /* the chunks that hold it */
-  uint64_t stride[INSITU__MAX_DIMS];                            /* bytes */
   int64_t dst_stride[INSITU__MAX_DIMS];                         /* bytes */
-  uint64_t chunk_bytes, bound, bytes;
-  uint64_t chunks;      /* that hold some of what is read: at most UINT32_MAX */
-  uint64_t tiles, next; /* of the box `now`: chunks, and the one to be read next */
-  uint64_t memory;      /* bytes of a reader's */
-  uint64_t reserved;    /* of memory_budget */
+  uint64_t chunk_bytes, bound; /* of the largest chunk: decoded, and encoded at most */
+  uint64_t bytes;              /* of what is read, in dst */
+  uint64_t chunks;             /* that hold some of what is read: at most UINT32_MAX */
+  uint64_t tiles, next;        /* of the box `now`: chunks, and the one to be read next */
+  uint64_t memory;             /* bytes of a reader's */
+  uint64_t reserved;           /* of memory_budget */
   struct insitu__read_reader *readers;
   struct insitu__reactor_gate done;
 };
@@ -40459,6 +41162,7 @@ struct insitu__read_reader {
   uint64_t got;
   struct insitu__codec_have have;     /* the parts that were read; n 0: the whole chunk */
   uint64_t tile[INSITU__MAX_DIMS];    /* the chunk's place in the grid */
+  uint64_t decoded, bound;            /* its bytes: decoded, and encoded at most */
   struct insitu__select_box selected; /* what is read of it, and of others */
   uint64_t holes; /* absent inner chunks of a shard decoded whole that lie in the box */
   bool fill;      /* the box gets the fill value: nothing was read */
@@ -40475,7 +41179,7 @@ static void insitu__read_count_hole(void *user, const uint64_t *at, const uint64
 
   for (unsigned k = 0; k < r->zarr.ndim; k++) {
     unsigned axis = r->zarr.order[k];
-    uint64_t begin = d->tile[axis] * r->zarr.chunk[axis] + at[k], first, last;
+    uint64_t begin = insitu__zarr_tile_begin(&r->zarr, axis, d->tile[axis]) + at[k], first, last;
 
     insitu__select_inside(&d->selected, axis, begin, begin + extent[k], &first, &last);
     if (first == last) return;
@@ -40521,12 +41225,12 @@ static void insitu__read_decode(void *arg, unsigned worker) {
     cell += r->bound + 1;
     struct insitu__codec_sink sink = insitu__read_sink(d, cell);
     d->status = insitu__chain_decode(
-        &r->zarr.codecs, &d->codec, d->memory, d->got, r->chunk_bytes, &sink, &d->error);
+        &r->zarr.codecs, &d->codec, d->memory, d->got, d->decoded, &sink, &d->error);
     if (!d->status) insitu__loader_add(&r->loader->count.bytes_decoded, d->codec.made);
-  } else if (d->got != r->chunk_bytes) {
-    d->status = insitu__codec_wrong_length("read", d->got, r->chunk_bytes, &d->error);
+  } else if (d->got != d->decoded) {
+    d->status = insitu__codec_wrong_length("read", d->got, d->decoded, &d->error);
   } else {
-    insitu__loader_add(&r->loader->count.bytes_decoded, r->chunk_bytes);
+    insitu__loader_add(&r->loader->count.bytes_decoded, d->decoded);
   }
 
   if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
@@ -40551,8 +41255,8 @@ static insitu_status insitu__read_parts_await(
       .key = key,
       .offset = offset,
       .stored = bytes,
-      .decoded = r->chunk_bytes,
-      .bound = r->bound,
+      .decoded = d->decoded,
+      .bound = d->bound,
       .sink = &sink,
       .buffer = d->memory,
       .err = &d->error,
@@ -40583,20 +41287,20 @@ static insitu_status insitu__read_bytes_await(struct insitu__read_reader *d, con
   struct insitu__read_call *r = d->call;
   insitu_status status;
   bool inner = bytes != UINT64_MAX;
-  struct iovec iov = {d->memory, insitu__base_min(bytes, r->bound + 1)};
+  struct iovec iov = {d->memory, insitu__base_min(bytes, d->bound + 1)};
   tag->whole = !inner;
   status =
       insitu__fetch_bytes_await(r->loader, &r->zarr, key, offset, &iov, 1, tag, &d->got, &d->error);
   if (inner && status == INSITU_E_NOTFOUND) return insitu__cache_vanished(&d->error);
   if (status) return status;
 
-  bool fits = inner ? d->got == bytes : d->got <= r->bound;
+  bool fits = inner ? d->got == bytes : d->got <= d->bound;
   if (fits) return INSITU_OK;
   if (inner) return insitu__codec_wrong_length("read", d->got, bytes, &d->error);
   return insitu__error_set(&d->error, INSITU_E_CORRUPT,
       "the stored chunk is longer than %" PRIu64 " bytes, the most for %" PRIu64
       " decoded bytes; " INSITU__CODEC_BAD,
-      r->bound, r->chunk_bytes);
+      d->bound, d->decoded);
 }
 
 /* One chunk, from its place in the grid to dst. key: room for the key that a message names. */
@@ -40605,11 +41309,14 @@ static insitu_status insitu__read_once_await(
   struct insitu__read_call *r = d->call;
   insitu_loader *ld = r->loader;
   bool absent_raises = insitu__fetch_absent_raises(ld, false), done = false;
-  uint64_t object, offset = 0, bytes = UINT64_MAX;
+  uint64_t object, offset = 0, bytes = UINT64_MAX, stride[INSITU__MAX_DIMS];
   d->holes = 0;
   d->fill = false;
   key[0] = 0;
-  insitu_status status = insitu__fetch_box(&r->zarr, 0, d->tile, &d->selected, r->stride,
+  d->decoded = insitu__zarr_strides(&r->zarr, d->tile, stride);
+  d->bound = r->bound;
+  if (r->zarr.varies) d->bound = insitu__chain_bound(&r->zarr.codecs, d->decoded);
+  insitu_status status = insitu__fetch_box(&r->zarr, 0, d->tile, &d->selected, stride,
       r->dst_stride, r->dtype, r->decoded ? &r->cf : NULL, r->ops, &d->box, &d->error);
   if (!status) status = insitu__fetch_key(&r->zarr, d->tile, &object, key, &d->error);
   if (status) return status;
@@ -40649,8 +41356,9 @@ static bool insitu__read_next(struct insitu__read_reader *d) {
     r->next = 0;
     r->tiles = 1;
     for (unsigned k = 0; k < r->zarr.ndim; k++) {
-      r->tile_lo[k] = r->now.lowest[k] / r->zarr.chunk[k];
-      r->tile_n[k] = (insitu__select_end(&r->now, k) - 1) / r->zarr.chunk[k] + 1 - r->tile_lo[k];
+      uint64_t last = insitu__zarr_tile(&r->zarr, k, insitu__select_end(&r->now, k) - 1);
+      r->tile_lo[k] = insitu__zarr_tile(&r->zarr, k, r->now.lowest[k]);
+      r->tile_n[k] = last + 1 - r->tile_lo[k];
       r->tiles *= r->tile_n[k];
     }
   }
@@ -40699,7 +41407,8 @@ static insitu_status insitu__read_shape(struct insitu__read_call *r) {
     status = insitu__stats_ops_init(&r->ops, v, v->label ? v->label : z->path,
         r->loader->geometry.stats, z, r->axis, 0, insitu__geometry_precision(z, v), r->err);
   if (status) return status;
-  r->chunk_bytes = insitu__geometry_strides(z, r->stride);
+  uint64_t stride[INSITU__MAX_DIMS];
+  r->chunk_bytes = insitu__geometry_strides(z, stride);
   r->bound = insitu__chain_bound(&z->codecs, r->chunk_bytes);
   r->bytes = insitu__dtype_size(r->dtype);
   r->chunks = 1;
@@ -41175,9 +41884,9 @@ static void insitu__read_string_read_await(struct insitu__read_strings *s, const
   char key[INSITU__MAX_KEY];
   memset(&s->error, 0, sizeof s->error);
   s->holes = 0;
+  insitu__zarr_object_extents(z, tile, s->box);
   for (unsigned d = 0; d < z->ndim; d++) {
-    s->lo[d] = tile[d] * z->object.chunk[d];
-    s->box[d] = z->object.chunk[d];
+    s->lo[d] = insitu__grid_begin(z->object.grid[d], z->object.chunk[d], tile[d]);
     s->order[d] = z->object.order[d];
   }
 
@@ -41262,13 +41971,12 @@ static void insitu__read_strings_await(void *arg) {
 
   if (!s->status) insitu__read_strings_begin(s);
   if (s->status || z->kind != INSITU__ZARR_STRING) return;
-  for (unsigned d = 0; d < z->ndim; d++)
-    tiles *= insitu__base_ceil_div(z->shape[d], z->object.chunk[d]);
+  for (unsigned d = 0; d < z->ndim; d++) tiles *= insitu__zarr_objects(z, d);
   for (uint64_t i = 0; i < tiles && !s->status; i++) {
     if (insitu__fetch_cancelled(s->loader)) s->status = INSITU_CANCELLED;
     else insitu__read_string_read_await(s, tile);
     for (unsigned d = z->ndim; d-- > 0;) { /* the next object: count up from the last axis */
-      if (++tile[d] < insitu__base_ceil_div(z->shape[d], z->object.chunk[d])) break;
+      if (++tile[d] < insitu__zarr_objects(z, d)) break;
       tile[d] = 0;
     }
   }
@@ -42337,10 +43045,13 @@ static uint64_t insitu__config_indexes(const struct insitu__geometry_array *a, u
     uint64_t cells = 1;
     for (unsigned k = 0; k < z->ndim; k++) {
       unsigned d = z->level[l].axis[k];
-      uint64_t per = shard->chunk[k] / z->chunk[d],
-               n = insitu__base_ceil_div(z->shape[d], shard->chunk[k]);
-      if (!insitu__geometry_is_drawn(a, d))
-        n = (a->tile_lo[d] + a->tile_n[d] - 1) / per - a->tile_lo[d] / per + 1;
+      const struct insitu__grid *grid = z->level[l].grid[d];
+      uint64_t across = shard->chunk[k], n = insitu__grid_tiles(grid, across, z->shape[d]);
+      if (!insitu__geometry_is_drawn(a, d)) {
+        uint64_t first = insitu__zarr_tile_begin(z, d, a->tile_lo[d]);
+        uint64_t last = insitu__zarr_tile_begin(z, d, a->tile_lo[d] + a->tile_n[d] - 1);
+        n = insitu__grid_tile(grid, across, last) - insitu__grid_tile(grid, across, first) + 1;
+      }
       cells *= n; /* at most as many as the array has elements */
     }
     sum = insitu__codec_add_saturating(sum, cells);
@@ -42389,7 +43100,7 @@ static uint64_t insitu__config_footprint_arrays(insitu_loader *ld) {
 
   for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
     const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
-    bool whole = !a->sample_slowest && a->zarr.codecs.n;
+    bool whole = (!a->sample_slowest && a->zarr.codecs.n) || a->zarr.spread;
     if (whole) f->whole_bytes = insitu__base_max(f->whole_bytes, a->chunk_bytes);
     f->list_entries = insitu__base_max(f->list_entries, a->list_entries);
     f->buffer_bytes =
@@ -44028,8 +44739,8 @@ static insitu_status insitu__tile_parts_await(
       .key = key,
       .offset = offset,
       .stored = stored,
-      .decoded = a->chunk_bytes,
-      .bound = a->bound,
+      .decoded = t->decoded,
+      .bound = t->bound,
       .sink = &sink,
       .buffer = t->buffer,
       .give_up = &t->iter->sched.stopping,
@@ -44081,7 +44792,7 @@ static insitu_status insitu__tile_fetch_await(
       .give_up = &t->iter->sched.stopping,
       .anew = t->anew,
       .past_caches = t->past_caches,
-      .whole = !inner && (!aim.direct || aim.bytes == a->chunk_bytes)};
+      .whole = !inner && (!aim.direct || aim.bytes == t->decoded)};
   if (inner) {
     /* A cache keeps each inner chunk by itself, because the next epoch reads other runs. */
     t->run.at = offset;
@@ -44100,7 +44811,7 @@ static insitu_status insitu__tile_fetch_await(
     return insitu__error_set(&t->error, INSITU_E_CORRUPT,
         "the stored chunk is longer than %" PRIu64 " bytes, the most for %" PRIu64
         " decoded bytes; write it again, or set on_bad_chunk",
-        aim.bytes, a->chunk_bytes);
+        aim.bytes, t->decoded);
   if (aim.exact && t->got != aim.bytes) {
     uint64_t before = inner ? 0 : offset;
     return insitu__error_set(&t->error, INSITU_E_CORRUPT,
@@ -44110,7 +44821,7 @@ static insitu_status insitu__tile_fetch_await(
   }
 
   if (!aim.direct && !inner && insitu__part_kind(&a->zarr) >= 0)
-    insitu__part_learn(ld, &a->zarr, t->got, a->chunk_bytes);
+    insitu__part_learn(ld, &a->zarr, t->got, t->decoded);
   if (!aim.direct) return insitu__tile_decode_await(t);
   insitu__loader_add(&ld->count.bytes_decoded, aim.bytes);
   t->status = INSITU_OK;
@@ -44124,9 +44835,15 @@ static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bo
   const struct insitu__geometry_array *a = t->array;
   bool inner = t->hole.raises; /* of a shard that is there */
   uint64_t place[INSITU__MAX_AXES] = {0}, rows = a->drawn[a->along].rows;
+  const struct insitu__grid *grid = a->drawn[a->along].grid;
   insitu__geometry_chunk_place(a, t->chunk, place);
-  uint64_t begin = place[a->along] * rows, start = begin + (inner ? t->hole.first : 0);
-  uint64_t stop = insitu__base_min(begin + (inner ? t->hole.last : rows), a->samples);
+  uint64_t begin = 0, edge = 0;
+  if (a->n_drawn) {
+    begin = insitu__grid_begin(grid, rows, place[a->along]);
+    edge = insitu__grid_edge(grid, rows, place[a->along]);
+  }
+  uint64_t start = begin + (inner ? t->hole.first : 0);
+  uint64_t stop = insitu__base_min(begin + (inner ? t->hole.last : edge), a->samples);
   start = (uint64_t)insitu__geometry_anchor(a, (int64_t)start);
   stop = insitu__base_max(start + 1, (uint64_t)insitu__geometry_anchor(a, (int64_t)stop));
   struct insitu__dates_shown d;
@@ -44202,15 +44919,23 @@ static void insitu__tile_damage(insitu_iter *it, uint64_t number, const insitu_e
 
 /* The chunk's place in the array's grid. */
 static void insitu__tile_index(const struct insitu__loader_tile *t, uint64_t *index) {
-  const struct insitu__geometry_array *a = t->array;
-  uint64_t place[INSITU__MAX_AXES];
-
-  insitu__geometry_field(a, NULL, t->field, index);
-  insitu__geometry_chunk_place(a, t->chunk, place);
-  for (unsigned k = 0; k < a->n_drawn; k++) index[a->drawn[k].axis] = place[k];
+  insitu__geometry_place_of(t->array, t->chunk, t->field, index);
 }
 
-/* The same, and its object's key. */
+/* Sets how many bytes the chunk has, once it is known which one it is. */
+static void insitu__tile_measure(struct insitu__loader_tile *t) {
+  const struct insitu__geometry_array *a = t->array;
+  uint64_t index[INSITU__MAX_DIMS];
+
+  t->decoded = a->chunk_bytes;
+  t->bound = a->bound;
+  if (!a->zarr.varies) return;
+  insitu__tile_index(t, index);
+  t->decoded = insitu__zarr_strides(&a->zarr, index, NULL);
+  t->bound = insitu__chain_bound(&a->zarr.codecs, t->decoded);
+}
+
+/* The chunk's place in the array's grid, and its object's key. */
 static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
   insitu__tile_index(t, index);
   return insitu__fetch_key(&t->array->zarr, index, &t->run.object, key, &t->error);
@@ -44753,7 +45478,12 @@ static const char *insitu__kept_refusal(const struct insitu__geometry *g) {
 
   if (g->n_patch) return "samples are patches";
   for (uint64_t i = 0; i < g->n_arrays; i++) {
-    const struct insitu__codec_chain *codecs = &g->arrays[i].zarr.codecs;
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    const struct insitu__codec_chain *codecs = &a->zarr.codecs;
+    bool differs = a->zarr.varies; /* slots are counted by groups and chunks of one length */
+    for (unsigned k = 0; k < a->n_drawn; k++)
+      differs = differs || a->drawn[k].grid || g->axes[k].grid;
+    if (differs) return "chunks of a rectilinear grid differ in length";
     for (int k = 0; k < codecs->n; k++) /* which of its parts are absent, rows tell */
       if (codecs->codec[k].kind == INSITU__CODEC_SHARD) return "shards have a codec around them";
   }
@@ -45991,6 +46721,7 @@ static struct insitu__loader_tile *insitu__pass_tile(insitu_iter *it, uint64_t b
   t->fills = t->filled = false;
   t->chunk = it->sched.scan.chunk;
   t->field = it->sched.scan.field;
+  insitu__tile_measure(t);
   t->base = base;
   t->number = base + it->sched.scan.batch;
   t->listed = UINT64_MAX;
@@ -48012,8 +48743,10 @@ struct insitu__check_job {
  * bytes that exist. */
 static void insitu__check_decode(struct insitu__check_job *c) {
   struct insitu__codec_scratch scratch;
+  uint64_t extent[INSITU__MAX_DIMS];
+  insitu__zarr_object_extents(c->zarr, c->index, extent);
   c->bytes = c->zarr->itemsize;
-  for (unsigned d = 0; d < c->zarr->ndim; d++) c->bytes *= c->object->chunk[d];
+  for (unsigned d = 0; d < c->zarr->ndim; d++) c->bytes *= extent[d];
   c->decoded = insitu__mem_alloc(c->bytes, 1);
   if (!c->decoded) {
     c->status = INSITU_E_NOMEM;
@@ -48234,7 +48967,8 @@ static int64_t insitu__check_lowest(const struct insitu__check_job *c, unsigned 
 /* The object along an axis that has an element, or that is next to one outside of the array. */
 static uint64_t insitu__check_object(const struct insitu__check_job *c, unsigned d, int64_t x) {
   if (x < 0) return 0;
-  return insitu__base_min((uint64_t)x, c->zarr->shape[d] - 1) / c->object->chunk[d];
+  return insitu__grid_tile(c->object->grid[d], c->object->chunk[d],
+      insitu__base_min((uint64_t)x, c->zarr->shape[d] - 1));
 }
 
 /* Whether the array has an element. */
@@ -48249,8 +48983,9 @@ static bool insitu__check_has(const struct insitu__check_job *c, const int64_t *
 static void insitu__check_range(
     const struct insitu__check_job *c, unsigned d, uint64_t step, int64_t *lo, int64_t *hi) {
   int64_t lowest = insitu__check_lowest(c, d);
-  int64_t begin = (int64_t)(c->index[d] * c->object->chunk[d]);
-  int64_t end = begin + (int64_t)c->object->chunk[d];
+  const struct insitu__grid *grid = c->object->grid[d];
+  int64_t begin = (int64_t)insitu__grid_begin(grid, c->object->chunk[d], c->index[d]);
+  int64_t end = (int64_t)insitu__grid_end(grid, c->object->chunk[d], c->index[d]);
   uint64_t behind = 0; /* of the row's elements, how many lie before the object */
 
   if (begin > lowest && c->index[d])
@@ -48270,7 +49005,8 @@ static void insitu__check_compare(struct insitu__check_job *c) {
   const unsigned char *shown =
       v->fixed ? c->slab->arrays[v->output].data : insitu__rows_rows(c->slab, out);
   int64_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], x[INSITU__MAX_DIMS];
-  uint64_t item = insitu__dtype_size(v->dtype);
+  uint64_t item = insitu__dtype_size(v->dtype), extent[INSITU__MAX_DIMS];
+  insitu__zarr_object_extents(z, c->index, extent);
   bool may_be_fill = c->absent || (ld->config.on_bad_chunk == INSITU_FILL &&
                                       insitu__loader_get(&ld->count.bad_chunks));
   for (unsigned d = 0; d < z->ndim; d++) {
@@ -48281,9 +49017,11 @@ static void insitu__check_compare(struct insitu__check_job *c) {
 
   for (bool more = true; more;) {
     uint64_t from = 0, to = c->row * out->row_bytes, at = 0;
-    for (unsigned k = 0; k < z->ndim; k++)
-      from = from * c->object->chunk[c->object->order[k]] +
-             (uint64_t)x[c->object->order[k]] % c->object->chunk[c->object->order[k]];
+    for (unsigned k = 0; k < z->ndim; k++) {
+      unsigned d = c->object->order[k];
+      uint64_t begin = insitu__grid_begin(c->object->grid[d], c->object->chunk[d], c->index[d]);
+      from = from * extent[d] + (uint64_t)x[d] - begin;
+    }
     to += (v->channel * v->n_steps + c->step) * v->step_bytes;
     for (unsigned d = 0; d < z->ndim; d++) {
       if (insitu__geometry_is_drawn(c->array, d)) continue;
@@ -50509,7 +51247,7 @@ INSITU_DEF insitu_status insitu_manifest_save(
         name);
 
   struct insitu__text_buffer b = {0};
-  insitu__split_print(&ld->split, &b, ld->geometry.samples, ld->geometry.chunk, ld->config.seed);
+  insitu__split_print(&ld->split, &b, &ld->geometry, ld->config.seed);
   if (b.failed) {
     status = insitu__error_set(err, INSITU_E_NOMEM,
         "manifest %s: it has more than 64 MiB, or memory is short; use fewer chunks", name);
@@ -52282,13 +53020,15 @@ static insitu_status insitu__scan_read(struct insitu__scan *run, insitu_error *e
 static void insitu__scan_hole_found(void *user, const struct insitu__geometry_array *a,
     uint64_t chunk, uint64_t field, bool absent) {
   struct insitu__scan *run = user;
-  uint64_t place[INSITU__MAX_AXES], rows = a->drawn[a->along].rows;
+  const struct insitu__geometry_drawn *along = &a->drawn[a->along];
+  uint64_t place[INSITU__MAX_AXES], rows = along->rows;
   insitu__geometry_chunk_place(a, chunk, place);
   struct insitu__scan_hole hole = {.array = (uint64_t)(a - run->loader->geometry.arrays),
       .field = insitu__order_mix(field) ^ chunk,
       .bad = !absent,
-      .start = (int64_t)(place[a->along] * rows),
-      .stop = (int64_t)insitu__base_min((place[a->along] + 1) * rows, a->samples)};
+      .start = (int64_t)insitu__grid_begin(along->grid, rows, place[a->along]),
+      .stop = (int64_t)insitu__base_min(
+          insitu__grid_end(along->grid, rows, place[a->along]), a->samples)};
   pthread_mutex_lock(&run->hole_lock);
   bool ok = INSITU__ARRAY_PUSH(run->state.hole, hole);
   pthread_mutex_unlock(&run->hole_lock);

@@ -406,8 +406,8 @@ def write_v3(folder, index):
     odd("must_understand_unsaid", lambda m: m.update(curiosity={"name": "curiosity"}), unsupported + "curiosity")
     odd("storage_transformer", lambda m: m.update(storage_transformers=[{"name": "mirror"}]), unsupported + "storage_transformers")
     odd("unknown_codec", lambda m: m["codecs"].append({"name": "squeezer9000"}), "refuse INSITU_E_CODEC squeezer9000")
-    odd("unknown_grid", lambda m: m.update(chunk_grid={"name": "rectilinear", "configuration": {"kind": "inline",
-        "chunk_shapes": [[4], [3]]}}), "refuse INSITU_E_GRID rectilinear")
+    odd("unknown_grid", lambda m: m.update(chunk_grid={"name": "rectangular", "configuration": {"kind": "inline",
+        "chunk_shapes": [[4], [3]]}}), "refuse INSITU_E_GRID rectangular")
     odd("unknown_keys", lambda m: m.update(chunk_key_encoding={"name": "hilbert"}), unsupported + "hilbert")
     odd("unknown_dtype", lambda m: m.update(data_type="float7"), "refuse INSITU_E_DTYPE float7")
 

@@ -100,7 +100,7 @@ static void printed(
     const struct insitu__split *s, const insitu_loader_desc *d, const struct insitu__geometry *g) {
   struct insitu__split again = {0};
   struct insitu__text_buffer b = {0};
-  insitu__split_print(s, &b, g->samples, g->chunk, 5);
+  insitu__split_print(s, &b, g, 5);
   FUZZ_HOLDS(!b.failed);
   FUZZ_HOLDS(insitu__split_init(&again, d, b.text, b.n, g, NULL) == INSITU_OK);
   for (int p = 0; p < INSITU__SPLIT_PARTS; p++) FUZZ_HOLDS(again.part[p].hash == s->part[p].hash);

@@ -1381,11 +1381,11 @@ static void test_refusals(void **state) {
   support_make(v3, &a3);
   put(v3, "x/zarr.json",
       "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[100],\"data_type\":\"float32\","
-      "\"chunk_grid\":{\"name\":\"rectilinear\","
+      "\"chunk_grid\":{\"name\":\"rectangular\","
       "\"configuration\":{}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,"
       "\"codecs\":[{\"name\":\"bytes\"}]}");
   insitu_loader_desc d = plain_desc(v3, 1);
-  refuse(&d, INSITU_E_GRID, "rectilinear");
+  refuse(&d, INSITU_E_GRID, "rectangular");
   support_remove(root);
   support_remove(v3);
 }

@@ -136,10 +136,10 @@ static void saved_again(
   insitu_error err = {0};
   other.manifest = "saved";
   other.split_shuffled = 0;
-  insitu__split_print(s, &b, m->g.samples, m->g.chunk, 5);
+  insitu__split_print(s, &b, &m->g, 5);
   if (insitu__split_init(&again, &other, b.text, b.n, &m->g, &err)) fail_msg("%s", err.message);
   for (int p = 0; p < INSITU__SPLIT_PARTS; p++) assert_true(again.part[p].hash == s->part[p].hash);
-  insitu__split_print(&again, &twice, m->g.samples, m->g.chunk, 5);
+  insitu__split_print(&again, &twice, &m->g, 5);
   assert_int_equal(b.n, twice.n);
   assert_memory_equal(b.text, twice.text, b.n);
   assert_int_equal(insitu__text_json_parse(&j, b.text, b.n, "saved", &err), INSITU_OK);
@@ -508,7 +508,7 @@ static void make_corners(struct corners *c, unsigned axis, int n, uint64_t box[4
   c->g.chunk = c->g.axes[0].chunk = a->rows = 4;
   c->g.n_axes = c->g.n_drawn = c->g.n_public = a->n_drawn = 1;
   a->chunks = 10;
-  a->drawn[0] = (struct insitu__geometry_drawn){axis, a->rows, a->chunks};
+  a->drawn[0] = (struct insitu__geometry_drawn){axis, a->rows, a->chunks, NULL};
   a->drawn_mask = UINT32_C(1) << axis;
   a->zarr.ndim = a->zarr.axes = 3;
   a->axis = axis;

@@ -420,8 +420,8 @@ static void geometry(void **state) {
   refused(INSITU_E_FORMAT, V3("zarr_format", "\"3\""), "zarr_format");
   refused(INSITU_E_FORMAT, V3("node_type", "\"group\""), "node_type");
   refused(INSITU_E_FORMAT, "[]", "an object");
-  refused(INSITU_E_GRID, V3("chunk_grid", "{\"name\":\"rectilinear\",\"configuration\":{}}"),
-      "rectilinear");
+  refused(INSITU_E_GRID, V3("chunk_grid", "{\"name\":\"rectangular\",\"configuration\":{}}"),
+      "rectangular");
   refused(INSITU_E_FORMAT,
       V3("chunk_grid", "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[3,0]}}"),
       "chunk_shape");
@@ -612,6 +612,124 @@ static void damage(void **state) {
   }
 }
 
+/* ---- rectilinear grids ---- */
+
+#define GRID(kind, shapes)                                                                         \
+  "{\"name\":\"rectilinear\",\"configuration\":{\"kind\":\"" kind "\",\"chunk_shapes\":" shapes
+#define INLINE(shapes) GRID("inline", shapes) "}}"
+#define PADDED(shapes, stored) GRID("insitu.padded", shapes) ",\"stored_shapes\":" stored "}}"
+#define RECTILINEAR(configuration) "{\"name\":\"rectilinear\",\"configuration\":" configuration "}"
+
+/* The chunks along axis 0, which has 10 indexes: edge and stored of each, ended by 0; none: the
+ * grid is regular, with chunks of `chunk`. */
+static void grid_is(const char *text, uint64_t chunk, const int (*want)[2]) {
+  const struct insitu__grid *g;
+  uint64_t n = 0, begin = 0;
+  accepted(text);
+  g = array.grid[0];
+  assert_int_equal(array.chunk[0], chunk);
+  assert_int_equal(g != NULL, want != NULL);
+  if (!g) return;
+  for (; want[n][0]; begin += (uint64_t)want[n++][0]) {
+    uint64_t edge = (uint64_t)want[n][0];
+    assert_int_equal(insitu__zarr_tile_begin(&array, 0, n), begin);
+    assert_int_equal(insitu__zarr_tile_end(&array, 0, n), begin + edge);
+    assert_int_equal(insitu__grid_stored(g, chunk, n), want[n][1]);
+    for (uint64_t i = 0; i < edge; i++)
+      assert_int_equal(insitu__zarr_tile(&array, 0, begin + i), n);
+  }
+  assert_int_equal(insitu__zarr_tiles(&array, 0), n);
+}
+
+static void grids_accepted(void) {
+  static const int mixed[][2] = {{4, 4}, {1, 1}, {1, 1}, {1, 1}, {5, 5}, {0, 0}};
+  static const int rest[][2] = {{4, 4}, {4, 4}, {2, 2}, {0, 0}};
+  static const int padded[][2] = {{4, 4}, {1, 4}, {4, 4}, {1, 4}, {0, 0}};
+  static const int uneven[][2] = {{4, 4}, {1, 3}, {5, 5}, {0, 0}};
+  grid_is(V3("chunk_grid", INLINE("[3,4]")), 3, NULL);
+  grid_is(V3("chunk_grid", INLINE("[[[3,4]],[4,[4,4]]]")), 3, NULL);
+  grid_is(V3("chunk_grid", INLINE("[[5,5,7],[20]]")), 5, NULL); /* one behind the axis */
+  grid_is(V3("chunk_grid", INLINE("[[4,[1,3],5],20]")), 5, mixed);
+  grid_is(V3("chunk_grid", INLINE("[[4,[1,3],5,[1,1],[7,2]],[[20,1]]]")), 5, mixed);
+  grid_is(V3("chunk_grid", INLINE("[[4,4,2],4]")), 4, rest);
+  grid_is(V3("chunk_grid", PADDED("[[4,4,2],4]", "[4,4]")), 4, NULL);
+  grid_is(V3("chunk_grid", PADDED("[[4,1,4,1],4]", "[[[4,4]],4]")), 4, padded);
+  assert_false(array.varies || array.spread);
+  grid_is(V3("chunk_grid", PADDED("[[4,1,5],4]", "[[4,3,5],4]")), 5, uneven);
+  assert_true(array.varies && !array.spread);
+  accepted(V3("chunk_grid", INLINE("[4,[1,[2,9],1]]")));
+  assert_true(array.varies && array.spread);
+  accepted(V3("shape", "[0,20]", "chunk_grid", INLINE("[[],5]")));
+  assert_int_equal(array.chunk[0], 1);
+  /* as many as there are numbers for, where they are alike */
+  accepted(V3("shape", "[1000000000000,20]", "chunk_grid", INLINE("[[[1,1000000000000]],20]")));
+  assert_null(array.grid[0]);
+
+  uint64_t tile[] = {1, 0}, stride[2];
+  accepted(V3("chunk_grid", INLINE("[[4,[1,3],5],20]")));
+  assert_int_equal(insitu__zarr_strides(&array, tile, stride), 80);
+  assert_int_equal(stride[0], 80);
+  assert_string_equal(key(4, 0), "a/b/c/4/0");
+}
+
+#define SHARD(inner)                                                                               \
+  "[{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":" inner                      \
+  ",\"codecs\":[" BYTES("little") "],\"index_codecs\":[" BYTES("little") "]}}]"
+
+static void grids_sharded(void) {
+  static const int inner[][2] = {{2, 2}, {2, 2}, {2, 2}, {1, 2}, {2, 2}, {1, 2}, {0, 0}};
+  uint64_t tile[2] = {4, 1}, object[2];
+  grid_is(
+      V3("chunk_grid", PADDED("[[4,3,3],4]", "[[[4,3]],4]"), "codecs", SHARD("[2,4]")), 2, inner);
+  insitu__zarr_object_of(&array, tile, object);
+  assert_true(object[0] == 2 && object[1] == 1);
+  /* inner chunks that divide all lengths make a regular grid of their own */
+  grid_is(
+      V3("chunk_grid", PADDED("[[4,2,4],4]", "[[[4,3]],4]"), "codecs", SHARD("[2,4]")), 2, NULL);
+  tile[0] = 3;
+  insitu__zarr_object_of(&array, tile, object);
+  assert_int_equal(object[0], 2);
+  refused(INSITU_E_CODEC, V3("chunk_grid", INLINE("[[4,2,4],4]"), "codecs", SHARD("[2,4]")),
+      "sharding_indexed");
+  refused(INSITU_E_CODEC,
+      V3("chunk_grid", INLINE("[[4,2,4],4]"), "codecs",
+          "[{\"name\":\"numcodecs.delta\",\"configuration\":{\"dtype\":\"<f4\"}},"
+          "{\"name\":\"transpose\",\"configuration\":{\"order\":[1,0]}}," BYTES("little") "]"),
+      "transpose");
+}
+
+static void grids_refused(void) {
+  static const char *const shapes[] = {"[3]", "[3,4,5]", "3", "{}", "[0,4]", "[[3,0],4]",
+      "[[3,-1],4]", "[[3,1.5],4]", "[[[3]],4]", "[[[3,1,1]],4]", "[[[3,0]],4]", "[[[0,3]],4]",
+      "[[[3,\"4\"]],4]", "[[4,4],4]", "[[],4]", "[[[[3,4]]],4]", "[\"3\",4]", "[null,4]",
+      "[[{}],4]", "[[10,0],4]", "[[9223372036854775808],4]", "[[4,3,3,true],4]"};
+  char text[200];
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+    snprintf(text, sizeof text, INLINE("%s"), shapes[i]);
+    refused(INSITU_E_FORMAT, V3("chunk_grid", text), "chunk_shapes");
+  }
+  refused(INSITU_E_FORMAT, V3("chunk_grid", RECTILINEAR("{}")), "kind");
+  refused(INSITU_E_FORMAT, V3("chunk_grid", RECTILINEAR("{\"kind\":\"inline\"}")), "chunk_shapes");
+  refused(INSITU_E_GRID, V3("chunk_grid", RECTILINEAR("{\"kind\":\"remote\"}")), "inline");
+  refused(INSITU_E_FORMAT,
+      V3("chunk_grid", RECTILINEAR("{\"kind\":\"insitu.padded\",\"chunk_shapes\":[3,4]}")),
+      "stored_shapes");
+  refused(INSITU_E_FORMAT, V3("chunk_grid", PADDED("[3,4]", "[3]")), "stored_shapes");
+  refused(INSITU_E_FORMAT, V3("chunk_grid", PADDED("[[4,6],4]", "[[4],4]")), "stored_shapes");
+  refused(INSITU_E_FORMAT, V3("chunk_grid", PADDED("[[4,6],4]", "[[4,5],4]")), "stored_shapes");
+  refused(INSITU_E_UNSUPPORTED, V3("chunk_grid", INLINE("[3,[[1,1],2147483648]]")), "MAX_CHUNK");
+  refused(INSITU_E_UNSUPPORTED,
+      V3("shape", "[1000000000001,20]", "chunk_grid", INLINE("[[[1,999999999999],2],20]")),
+      "INSITU__MAX_GRID_CHUNKS");
+}
+
+static void grids(void **state) {
+  (void)state;
+  grids_accepted();
+  grids_sharded();
+  grids_refused();
+}
+
 /* wherever memory runs out, that is the error and nothing stays behind */
 static void no_memory(void **state) {
   (void)state;
@@ -630,6 +748,17 @@ static void no_memory(void **state) {
     }
     /* documents, path, two names, attributes; and the time that succeeds */
     assert_int_equal(n, v ? 5 : 7);
+  }
+  for (insitu_status status = INSITU_E_NOMEM, n = 0; status < 0; n++) { /* tables of chunks */
+    const char *text =
+        V3("chunk_grid", PADDED("[[4,3,3],4]", "[[[4,3]],4]"), "codecs", SHARD("[2,4]"));
+    struct insitu__zarr_array a;
+    allocations_left = n;
+    status = parse_v3(&a, "", text, strlen(text), NULL);
+    allocations_left = -1;
+    assert_true(status == INSITU_OK || status == INSITU_E_NOMEM);
+    insitu__zarr_array_free(&a);
+    assert_true(status < 0 || n > 6);
   }
 }
 
@@ -1087,9 +1216,9 @@ static void other_formats(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes), cmocka_unit_test(elements),
       cmocka_unit_test(fills), cmocka_unit_test(geometry), cmocka_unit_test(codecs),
-      cmocka_unit_test(keys), cmocka_unit_test(damage), cmocka_unit_test(no_memory),
-      cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3),
-      cmocka_unit_test(hierarchy_no_memory), cmocka_unit_test(image_axes),
-      cmocka_unit_test(other_formats)};
+      cmocka_unit_test(keys), cmocka_unit_test(grids), cmocka_unit_test(damage),
+      cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2),
+      cmocka_unit_test(hierarchy_v3), cmocka_unit_test(hierarchy_no_memory),
+      cmocka_unit_test(image_axes), cmocka_unit_test(other_formats)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,757 @@
+/* Rectilinear chunk grids: arrays whose chunks differ in length along any axis, written here, and
+ * read whole and in batches. The model lists chunks and units one by one. */
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+#include <blosc.h>
+
+enum { AXES = 4, LONGEST = 16, MOST = 20000, UNITS = 4096, ARRAYS = 2, FILL = 9, RUBBISH = -777 };
+static const char *const names[AXES] = {"t", "z", "y", "x"};
+
+/* ---- arrays ---- */
+
+/* The chunks of an array along one of its axes: those that hold some of the axis, and others. */
+struct cut {
+  int n, beyond;                              /* chunks; further ones behind the axis's end */
+  int edge[2 * LONGEST], stored[2 * LONGEST]; /* of each: its indexes, its elements */
+  int begin[2 * LONGEST + 1];                 /* the first index of each */
+  int inner;                                  /* of a shard's chunks; 0: no shards */
+};
+
+enum { RAW, ZSTD, BLOSC, CODECS };
+
+struct grid {
+  const char *name;
+  int n, axis[AXES]; /* the names of its axes */
+  int order[AXES];   /* axis order[k] of it is stored k-th slowest */
+  struct cut cut[AXES];
+  struct cut read[AXES]; /* what one read returns: of shards, their chunks */
+  int codec;
+  bool padded, sharded, regular; /* regular: it is written as such */
+  int absent;                    /* every so many-th object is missing; 0: none */
+};
+
+struct world {
+  char root[600], manifest[600];
+  struct grid grid[ARRAYS];
+  int size[AXES];
+  int along, n; /* the drawn axes are the names 0 to n - 1 */
+  insitu_axis axes[AXES];
+  insitu_variable variable[ARRAYS];
+  int64_t steps[ARRAYS][3];
+  insitu_loader_desc desc;
+  int owner[LONGEST]; /* which part an index along `along` belongs to; -1: none */
+  /* units */
+  struct line {
+    int n, length[LONGEST];
+    int64_t at[LONGEST][LONGEST];
+  } line[AXES];
+  int n_units, unit[UNITS][AXES], numbered[UNITS], n_anchors, n_classes;
+  uint64_t classes[UNITS][2];
+};
+
+static int stored_of(const struct cut *c) {
+  int most = 0;
+  for (int i = 0; i < c->n; i++)
+    if (c->stored[i] > most) most = c->stored[i];
+  return most;
+}
+
+static bool stored_alike(const struct cut *c) {
+  for (int i = 1; i < c->n; i++)
+    if (c->stored[i] != c->stored[0]) return false;
+  return true;
+}
+
+/* Whether the library takes the chunks for a regular grid's: see insitu__zarr_is_regular. */
+static bool is_regular(const struct cut *c) {
+  if (!stored_alike(c) || c->edge[0] != c->stored[0]) return false;
+  for (int i = 1; i + 1 < c->n; i++)
+    if (c->edge[i] != c->edge[0]) return false;
+  return true;
+}
+
+/* Draws chunks. kind 0: a regular grid; 1: of any lengths; 2: stored with more elements than they
+ * have; 3: stored all alike. */
+static void draw_cut(struct cut *c, int size, int kind) {
+  int most = 1 + (int)support_below((uint64_t)size), at = 0;
+  memset(c, 0, sizeof *c);
+  while (at < size) {
+    int edge = kind ? 1 + (int)support_below((uint64_t)most) : most;
+    if (kind && c->n && support_below(2)) edge = c->edge[c->n - 1]; /* runs */
+    c->begin[c->n] = at;
+    c->edge[c->n] = edge;
+    c->stored[c->n++] = edge + (kind == 2 ? (int)support_below(3) : 0);
+    at += edge;
+  }
+  c->begin[c->n] = at;
+  for (int i = 0, all = stored_of(c); kind == 3 && i < c->n; i++) c->stored[i] = all;
+  if (kind && !support_below(3)) c->beyond = 1 + (int)support_below(3);
+  for (int i = 0; i < c->beyond; i++) c->edge[c->n + i] = c->stored[c->n + i] = 1;
+}
+
+static int chunk_of(const struct cut *c, int64_t index) {
+  int i = 0;
+  while (c->begin[i + 1] <= index) i++;
+  return i;
+}
+
+/* The chunks of shards: the last one of a shard may have fewer indexes. */
+static void draw_inner(struct cut *to, const struct cut *c, int size) {
+  *to = *c;
+  if (!c->inner) return;
+  memset(to, 0, sizeof *to);
+  for (int i = 0; i < c->n; i++)
+    for (int at = 0; at < c->edge[i] && c->begin[i] + at < size; at += c->inner) {
+      to->begin[to->n] = c->begin[i] + at;
+      to->edge[to->n] = c->edge[i] - at < c->inner ? c->edge[i] - at : c->inner;
+      to->stored[to->n++] = c->inner;
+    }
+  to->begin[to->n] = to->begin[to->n - 1] + to->edge[to->n - 1];
+}
+
+static void draw_grid(struct world *s, int which) {
+  struct grid *g = &s->grid[which];
+  g->name = which ? "b" : "a";
+  g->n = s->n + (int)support_below((uint64_t)(AXES + 1 - s->n));
+  if (which && support_below(2)) g->n = s->grid[0].n;
+  g->codec = (int)support_below(CODECS);
+  g->absent = support_below(3) ? 0 : 3 + (int)support_below(4);
+  g->regular = !support_below(5);
+  g->sharded = !g->regular && !support_below(4);
+  g->padded = g->sharded || (!g->regular && !support_below(3));
+  for (int d = 0; d < g->n; d++) g->axis[d] = g->order[d] = d;
+  for (int d = g->n; d-- > 1 && support_below(2);) {
+    int j = (int)support_below((uint64_t)d + 1), other = g->axis[d];
+    g->axis[d] = g->axis[j];
+    g->axis[j] = other;
+  }
+  for (int d = g->n; !g->sharded && d-- > 1 && !support_below(3);) {
+    int j = (int)support_below((uint64_t)d + 1), other = g->order[d];
+    g->order[d] = g->order[j];
+    g->order[j] = other;
+  }
+  for (int d = 0; d < g->n; d++) {
+    struct cut *c = &g->cut[d];
+    int kind = g->regular ? 0 : g->sharded ? 3 : g->padded ? 2 + (int)support_below(2) : 1;
+    if (!g->regular && !support_below(4)) kind = g->sharded ? 3 : 0;
+    draw_cut(c, s->size[g->axis[d]], kind);
+    g->read[d] = *c;
+    if (!g->sharded) continue;
+    int all = stored_of(c), inner = 1 + (int)support_below((uint64_t)all);
+    c->inner = inner;
+    for (int i = 0; i < c->n; i++) c->stored[i] = (all + inner - 1) / inner * inner;
+    for (int i = 0; i < c->beyond; i++) c->stored[c->n + i] = c->stored[0];
+    draw_inner(&g->read[d], c, s->size[g->axis[d]]);
+  }
+}
+
+/* ---- writing them ---- */
+
+/* Lengths of chunks as JSON: numbers, and pairs of equal ones. */
+static void put_lengths(char *to, const int *length, int n, bool one) {
+  if (one) {
+    sprintf(to, "%d", length[0]);
+    return;
+  }
+  strcpy(to, "[");
+  for (int i = 0, k; i < n; i = k) {
+    for (k = i + 1; k < n && length[k] == length[i] && support_below(4); k++) continue;
+    bool pair = k - i > 1 || !support_below(3);
+    sprintf(to + strlen(to), "%s", i ? "," : "");
+    sprintf(to + strlen(to), pair ? "[%d,%d]" : "%d", length[i], k - i);
+  }
+  strcat(to, "]");
+}
+
+static bool all_alike(const int *length, int n) {
+  for (int i = 1; i < n; i++)
+    if (length[i] != length[0]) return false;
+  return true;
+}
+
+static void put_codec(char *to, int codec) {
+  strcat(to, "{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}");
+  if (codec == ZSTD)
+    strcat(to, ",{\"name\":\"zstd\",\"configuration\":{\"level\":1,\"checksum\":false}}");
+  if (codec == BLOSC)
+    strcat(to, ",{\"name\":\"blosc\",\"configuration\":{\"cname\":\"lz4\",\"clevel\":3,"
+               "\"shuffle\":\"shuffle\",\"typesize\":4,\"blocksize\":0}}");
+}
+
+static void put_metadata(const struct world *s, const struct grid *g) {
+  char text[16384], path[700], edges[4200] = "", stored[4200] = "", shape[64] = "", dims[64] = "",
+                               inner[64] = "", order[64] = "", codecs[1024] = "", grid[9000];
+  for (int d = 0; d < g->n; d++) {
+    const struct cut *c = &g->cut[d];
+    const char *comma = d ? "," : "";
+    char one[1024];
+    int n = c->n + c->beyond;
+    sprintf(shape + strlen(shape), "%s%d", comma, s->size[g->axis[d]]);
+    sprintf(dims + strlen(dims), "%s\"%s\"", comma, names[g->axis[d]]);
+    sprintf(inner + strlen(inner), "%s%d", comma, c->inner);
+    sprintf(order + strlen(order), "%s%d", comma, g->order[d]);
+    put_lengths(one, c->edge, n, g->regular || (all_alike(c->edge, n) && support_below(2)));
+    sprintf(edges + strlen(edges), "%s%s", comma, one);
+    put_lengths(one, c->stored, n, all_alike(c->stored, n) && support_below(2));
+    sprintf(stored + strlen(stored), "%s%s", comma, one);
+  }
+  bool turned = false;
+  for (int d = 0; d < g->n; d++) turned = turned || g->order[d] != d;
+  if (turned)
+    sprintf(codecs, "{\"name\":\"transpose\",\"configuration\":{\"order\":[%s]}},", order);
+  if (g->sharded)
+    sprintf(codecs,
+        "{\"name\":\"sharding_indexed\",\"configuration\":{\"chunk_shape\":[%s],\"codecs\":[",
+        inner);
+  put_codec(codecs, g->codec);
+  if (g->sharded)
+    strcat(codecs, "],\"index_codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":"
+                   "\"little\"}}],\"index_location\":\"end\"}}");
+  if (g->regular)
+    sprintf(grid, "{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[%s]}}", edges);
+  else if (g->padded)
+    sprintf(grid,
+        "{\"name\":\"rectilinear\",\"configuration\":{\"kind\":\"insitu.padded\","
+        "\"chunk_shapes\":[%s],\"stored_shapes\":[%s]}}",
+        edges, stored);
+  else
+    sprintf(grid,
+        "{\"name\":\"rectilinear\",\"configuration\":{\"kind\":\"inline\",\"chunk_shapes\":[%s]}}",
+        edges);
+  sprintf(text,
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[%s],\"data_type\":\"int32\","
+      "\"chunk_grid\":%s,\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":%d,"
+      "\"codecs\":[%s],\"dimension_names\":[%s]}",
+      shape, grid, FILL, codecs, dims);
+  snprintf(path, sizeof path, "%s/%s/zarr.json", s->root, g->name);
+  support_write(path, text, strlen(text));
+}
+
+/* Whether an object was not written. */
+static bool is_absent(const struct grid *g, const int *object) {
+  int number = 0;
+  for (int d = 0; d < g->n; d++) number = number * 31 + object[d];
+  return g->absent && number % g->absent == 0;
+}
+
+/* The element at some indexes, as it must be read. */
+static int32_t element(const struct world *s, const struct grid *g, const int64_t *at) {
+  int object[AXES];
+  int32_t flat = 0;
+  for (int d = 0; d < g->n; d++) {
+    object[d] = chunk_of(&g->cut[d], at[d]);
+    flat = flat * s->size[g->axis[d]] + (int32_t)at[d];
+  }
+  return is_absent(g, object) ? FILL : 100 + flat;
+}
+
+/* Encodes n elements. */
+static size_t encode(const struct grid *g, const int32_t *from, size_t n, unsigned char *to) {
+  if (g->codec == ZSTD) return ZSTD_compress(to, 4 * n + 1024, from, 4 * n, 1);
+  if (g->codec == BLOSC)
+    return (size_t)blosc_compress_ctx(
+        3, BLOSC_SHUFFLE, 4, 4 * n, from, to, 4 * n + 1024, "lz4", 0, 1);
+  memcpy(to, from, 4 * n);
+  return 4 * n;
+}
+
+/* The elements of a box of an object, as it is stored: from element lo on, n of each axis. */
+static size_t put_box(const struct world *s, const struct grid *g, const int *object, const int *lo,
+    const int *n, int32_t *to) {
+  size_t all = 1;
+  for (int d = 0; d < g->n; d++) all *= (size_t)n[d];
+  for (size_t i = 0; i < all; i++) {
+    size_t rest = i;
+    int64_t at[AXES];
+    bool own = true;
+    for (int k = g->n; k-- > 0;) {
+      int d = g->order[k], within = lo[d] + (int)(rest % (size_t)n[d]);
+      rest /= (size_t)n[d];
+      at[d] = g->cut[d].begin[object[d]] + within;
+      own = own && within < g->cut[d].edge[object[d]] && at[d] < s->size[g->axis[d]];
+    }
+    to[i] = own ? element(s, g, at) : RUBBISH;
+  }
+  return all;
+}
+
+static void put_object(const struct world *s, const struct grid *g, const int *object) {
+  static int32_t elements[MOST];
+  static unsigned char bytes[8 * MOST];
+  char path[800];
+  int zero[AXES] = {0}, n[AXES], inner[AXES], across[AXES], chunks = 1;
+  size_t used = 0;
+  snprintf(path, sizeof path, "%s/%s/c", s->root, g->name);
+  for (int d = 0; d < g->n; d++) {
+    sprintf(path + strlen(path), "/%d", object[d]);
+    n[d] = g->cut[d].stored[object[d]];
+    inner[d] = g->cut[d].inner;
+    across[d] = g->sharded ? n[d] / inner[d] : 1;
+    chunks *= across[d];
+  }
+  if (is_absent(g, object)) return;
+  if (!g->sharded) {
+    size_t all = put_box(s, g, object, zero, n, elements);
+    support_write(path, bytes, encode(g, elements, all, bytes));
+    return;
+  }
+  static unsigned char index[16 * MOST];
+  for (int i = 0; i < chunks; i++) {
+    int lo[AXES], rest = i;
+    for (int d = g->n; d-- > 0; rest /= across[d]) lo[d] = rest % across[d] * inner[d];
+    size_t all = put_box(s, g, object, lo, inner, elements);
+    size_t got = encode(g, elements, all, bytes + used);
+    support_store64(index + 16 * i, used);
+    support_store64(index + 16 * i + 8, got);
+    used += got;
+  }
+  memcpy(bytes + used, index, 16 * (size_t)chunks);
+  support_write(path, bytes, used + 16 * (size_t)chunks);
+}
+
+static void put_array(const struct world *s, const struct grid *g) {
+  int object[AXES] = {0}, objects = 1;
+  put_metadata(s, g);
+  for (int d = 0; d < g->n; d++) objects *= g->cut[d].n;
+  for (int i = 0; i < objects; i++) {
+    int rest = i;
+    for (int d = g->n; d-- > 0; rest /= g->cut[d].n) object[d] = rest % g->cut[d].n;
+    put_object(s, g, object);
+  }
+}
+
+static void put_world(struct world *s) {
+  char path[700];
+  const char *group = "{\"zarr_format\":3,\"node_type\":\"group\"}";
+  support_remove(s->root);
+  snprintf(path, sizeof path, "%s/zarr.json", s->root);
+  support_write(path, group, strlen(group));
+  for (int i = 0; i < ARRAYS; i++) put_array(s, &s->grid[i]);
+}
+
+/* ---- whole reads ---- */
+
+/* Reads a box of an array with a step along each axis, and compares. */
+static void check_read(const struct world *s, insitu_loader *ld, const struct grid *g) {
+  static int32_t got[MOST];
+  char select[256] = "";
+  int64_t start[AXES], step[AXES], at[AXES];
+  size_t n[AXES], all = 1;
+  for (int d = 0; d < g->n; d++) {
+    int size = s->size[g->axis[d]];
+    step[d] = support_below(2) ? 1 : 1 + (int64_t)support_below(3);
+    start[d] = (int64_t)support_below((uint64_t)size);
+    int64_t stop = start[d] + 1 + (int64_t)support_below((uint64_t)(size - start[d]));
+    n[d] = (size_t)((stop - start[d] + step[d] - 1) / step[d]);
+    bool falls = !support_below(4);
+    if (falls) {
+      start[d] += (int64_t)(n[d] - 1) * step[d];
+      step[d] = -step[d];
+      int64_t end = start[d] + (int64_t)n[d] * step[d];
+      sprintf(select + strlen(select), "%s%s=[%d:%s%.0d:%d]", d ? ";" : "", names[g->axis[d]],
+          (int)start[d], end == 0 ? "0" : "", end > 0 ? (int)end : 0, (int)step[d]);
+    } else {
+      sprintf(select + strlen(select), "%s%s=[%d:%d:%d]", d ? ";" : "", names[g->axis[d]],
+          (int)start[d], (int)stop, (int)step[d]);
+    }
+    all *= n[d];
+  }
+  insitu_variable v = {.path = g->name, .select = select};
+  insitu_shape shape;
+  insitu_error err = {0};
+  memset(got, 0, sizeof got);
+  if (insitu_read(ld, &v, got, sizeof got, &shape, &err)) fail_msg("%s: %s", select, err.message);
+  for (size_t i = 0; i < all; i++) {
+    size_t rest = i;
+    for (int d = g->n; d-- > 0; rest /= n[d]) at[d] = start[d] + (int64_t)(rest % n[d]) * step[d];
+    if (got[i] != element(s, g, at))
+      fail_msg(
+          "%s of %s: element %d is %d, not %d", select, g->name, (int)i, got[i], element(s, g, at));
+  }
+}
+
+/* ---- the model of units ---- */
+
+static int axis_of(const struct grid *g, int name) {
+  for (int d = 0; d < g->n; d++)
+    if (g->axis[d] == name) return d;
+  return -1;
+}
+
+/* The chunks that groups of a drawn axis are made of: of the first array that has the longest one,
+ * and chunks that differ. */
+static const struct cut *reference(const struct world *s, int k) {
+  const struct cut *found = NULL;
+  int longest = 0;
+  for (int i = 0; i < ARRAYS; i++) {
+    const struct cut *c = &s->grid[i].read[axis_of(&s->grid[i], k)];
+    int edge = 0;
+    for (int j = 0; j < c->n; j++)
+      if (c->edge[j] > edge) edge = c->edge[j];
+    if (edge > longest || (edge == longest && is_regular(found))) found = c;
+    if (edge > longest) longest = edge;
+  }
+  return found;
+}
+
+static bool may(const struct world *s, int part, int64_t x) {
+  const insitu_axis *axis = &s->axes[s->along];
+  int64_t size = s->size[s->along], stop = axis->stop ? axis->stop : size;
+  if (part == INSITU_ALL ? x < axis->start || x >= stop : s->owner[x] != part) return false;
+  for (int which = 0; which < ARRAYS; which++) {
+    const insitu_variable *v = &s->variable[which];
+    for (uint64_t i = 0; i < (v->n_steps ? v->n_steps : 1); i++) {
+      int64_t y = x + v->offset + (v->n_steps ? v->steps[i] : 0);
+      if (y < 0 || y >= size) return false;
+      if (s->desc.split_spill) continue;
+      if (part == INSITU_ALL ? y < axis->start || y >= stop : s->owner[y] != part) return false;
+    }
+  }
+  return true;
+}
+
+static void list_line(struct world *s, int k, int part) {
+  const insitu_axis *axis = &s->axes[k];
+  const struct cut *c = reference(s, k);
+  struct line *line = &s->line[k];
+  int64_t size = s->size[k], stop = axis->stop ? axis->stop : size;
+  int stride = axis->stride ? (int)axis->stride : 1, last = -1, least = c->edge[0];
+  int tiles = k == s->along ? (int)s->desc.unit_chunks : 1;
+  for (int i = 0; i < c->n; i++)
+    if (c->edge[i] < least) least = c->edge[i];
+  if (is_regular(c)) least = c->edge[0];
+  tiles *= stride > tiles * least ? (stride + tiles * least - 1) / (tiles * least) : 1;
+  bool hole = true;
+  line->n = 0;
+  for (int64_t x = axis->start; x < stop; x++) {
+    if (k == s->along && !may(s, part, x)) {
+      hole = true;
+      continue;
+    }
+    if ((x - axis->start) % stride) continue;
+    int group = chunk_of(c, x) / tiles;
+    if (hole || group != last) line->length[line->n++] = 0;
+    hole = false;
+    last = group;
+    line->at[line->n - 1][line->length[line->n - 1]++] = x;
+  }
+}
+
+static bool has(const int *list, int n, int x) {
+  for (int i = 0; i < n; i++)
+    if (list[i] == x) return true;
+  return false;
+}
+
+static int size_of(const struct world *s, int k, int unit) {
+  const struct line *line = &s->line[k];
+  int list[LONGEST + 1], n = 1;
+  list[0] = 0;
+  for (int i = 0; i < line->n; i++)
+    if (line->length[i] > list[0]) list[0] = line->length[i];
+  for (int i = 0; i < line->n; i++)
+    if (!has(list, n, line->length[i])) list[n++] = line->length[i];
+  for (int i = 0; i < n; i++)
+    if (list[i] == line->length[unit]) return i;
+  return -1;
+}
+
+static int rows_of(const struct world *s, const int *unit) {
+  int n = 1;
+  for (int k = 0; k < s->n; k++) n *= s->line[k].length[unit[k]];
+  return n;
+}
+
+/* Units row-major, and by the numbers that a shuffled epoch deals: classes of equal sizes. */
+static void list_part(struct world *s, int part) {
+  s->n_units = 1;
+  s->n_anchors = s->n_classes = 0;
+  for (int k = 0; k < s->n; k++) {
+    list_line(s, k, part);
+    s->n_units *= s->line[k].n;
+  }
+  assert_true(s->n_units <= UNITS);
+  for (int u = 0; u < s->n_units; u++) {
+    int rest = u;
+    for (int k = s->n; k-- > 0; rest /= s->line[k].n) s->unit[u][k] = rest % s->line[k].n;
+    s->n_anchors += rows_of(s, s->unit[u]);
+    s->numbered[u] = u;
+  }
+  if (s->n == 1) return;
+  int numbered = 0, combinations = 1, sizes[AXES];
+  for (int k = 0; k < s->n; k++) {
+    sizes[k] = 0;
+    for (int u = 0; u < s->line[k].n; u++)
+      if (size_of(s, k, u) >= sizes[k]) sizes[k] = size_of(s, k, u) + 1;
+    combinations *= sizes[k];
+  }
+  for (int c = 0; c < combinations; c++) {
+    uint64_t units = 0, rows = 0;
+    for (int u = 0; u < s->n_units; u++) {
+      int class = 0;
+      for (int k = 0; k < s->n; k++) class = class * sizes[k] + size_of(s, k, s->unit[u][k]);
+      if (class != c) continue;
+      s->numbered[numbered++] = u;
+      rows = (uint64_t)rows_of(s, s->unit[u]);
+      units++;
+    }
+    s->classes[s->n_classes][0] = units;
+    s->classes[s->n_classes++][1] = rows;
+  }
+  assert_int_equal(numbered, s->n_units);
+}
+
+static void anchor_of(const struct world *s, const int *unit, int within, int64_t *anchor) {
+  for (int k = s->n; k-- > 0;) {
+    const struct line *line = &s->line[k];
+    anchor[k] = line->at[unit[k]][within % line->length[unit[k]]];
+    within /= line->length[unit[k]];
+  }
+}
+
+static void sequential(const struct world *s, int place, int64_t *anchor) {
+  int u = 0;
+  while (place >= rows_of(s, s->unit[u])) place -= rows_of(s, s->unit[u++]);
+  anchor_of(s, s->unit[u], place, anchor);
+}
+
+static insitu_order *open_order(const struct world *s, const insitu_plan *plan, uint64_t epoch) {
+  static uint64_t irregular[UNITS][2];
+  uint64_t n = 0;
+  insitu_order_desc d = {.api = INSITU_API,
+      .units = (uint64_t)s->n_units,
+      .unit_rows = plan->unit_rows,
+      .seed = s->desc.seed,
+      .epoch = epoch,
+      .global_batch = s->desc.batch_size * (uint64_t)s->desc.world,
+      .lanes = plan->lanes,
+      .window = plan->window};
+  if (s->n == 1) {
+    for (int u = 0; u < s->n_units; u++)
+      if ((uint64_t)rows_of(s, s->unit[u]) < plan->unit_rows) {
+        irregular[n][0] = (uint64_t)u;
+        irregular[n++][1] = (uint64_t)rows_of(s, s->unit[u]);
+      }
+    d.irregular = irregular[0];
+    d.n_irregular = n;
+  } else {
+    d.classes = s->classes[0];
+    d.n_classes = (uint64_t)s->n_classes;
+  }
+  insitu_order *o;
+  insitu_error err = {0};
+  if (insitu_order_open(&d, &o, &err)) fail_msg("%s", err.message);
+  return o;
+}
+
+/* ---- batches ---- */
+
+/* All elements of a row of an array of the batch. */
+static void check_row(const struct world *s, const insitu_batch *b, int which, uint64_t row) {
+  const insitu_array *a = &b->arrays[which];
+  const struct grid *g = &s->grid[which];
+  const insitu_variable *v = &s->variable[which];
+  const int64_t *anchor = b->axis_indices + row * b->n_axes;
+  uint64_t each = 1, n_steps = v->n_steps ? v->n_steps : 1;
+  int64_t at[AXES];
+  for (int d = 0; d < g->n; d++)
+    if (g->axis[d] >= s->n) each *= (uint64_t)s->size[g->axis[d]];
+  for (uint64_t k = 0; k < n_steps * each; k++) {
+    uint64_t rest = k % each;
+    for (int d = g->n; d-- > 0;) {
+      int name = g->axis[d];
+      at[d] = name < s->n ? anchor[name] : (int64_t)(rest % (uint64_t)s->size[name]);
+      if (name >= s->n) rest /= (uint64_t)s->size[name];
+      if (name == s->along) at[d] += v->offset + (v->n_steps ? v->steps[k / each] : 0);
+    }
+    int32_t is = ((const int32_t *)a->data)[row * n_steps * each + k];
+    if (is != element(s, g, at))
+      fail_msg("%s: row %d (anchor %d), element %d is %d, not %d", a->name, (int)row,
+          (int)anchor[0], (int)k, is, element(s, g, at));
+  }
+}
+
+static uint64_t reads_of(insitu_loader *ld) {
+  insitu_stats stats;
+  assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+  return stats.reads;
+}
+
+/* One epoch of a rank's iterator against the model. reads: of the loader when it was opened. */
+static void check_epoch(struct world *s, insitu_loader *ld, insitu_iter *it,
+    const insitu_iter_desc *d, uint64_t epoch, int rank, uint64_t reads) {
+  insitu_plan plan;
+  insitu_error err = {0};
+  if (insitu_loader_plan(ld, d, &plan, &err)) fail_msg("%s", err.message);
+  assert_int_equal(plan.units, s->n_units);
+  assert_int_equal(plan.samples, s->n_anchors);
+  bool shuffled = d->order == INSITU_SHUFFLED;
+  insitu_order *o = shuffled ? open_order(s, &plan, epoch) : NULL;
+  uint64_t world = (uint64_t)s->desc.world, per = s->desc.batch_size * world, rows = 0;
+  insitu_batch *b;
+  insitu_status status;
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    for (uint64_t row = 0; row < b->rows; row++, rows++) {
+      int64_t want[AXES];
+      const int64_t *anchor = b->axis_indices + row * b->n_axes;
+      if (shuffled) {
+        /* The global batch's rows go round the lanes, of which a rank has a block. */
+        uint64_t lanes = plan.lanes / world, global = row / lanes * plan.lanes + row % lanes;
+        insitu_order_place at;
+        assert_int_equal(
+            insitu_order_at(o, b->index * per + global + (uint64_t)rank * lanes, &at), INSITU_OK);
+        anchor_of(s, s->unit[s->numbered[at.unit]], (int)at.within, want);
+        assert_memory_equal(anchor, want, (size_t)s->n * sizeof *want);
+      } else if (world == 1) {
+        sequential(s, (int)rows, want);
+        assert_memory_equal(anchor, want, (size_t)s->n * sizeof *want);
+      }
+      for (int which = 0; which < ARRAYS; which++) check_row(s, b, which, row);
+    }
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s: %s", insitu_status_name(status), err.message);
+  if (shuffled) assert_int_equal(rows, plan.batches * s->desc.batch_size);
+  if (!shuffled && world == 1) assert_int_equal(rows, plan.samples);
+  if (!epoch && !plan.estimated && !s->desc.cache_memory)
+    assert_int_equal(reads_of(ld) - reads, plan.reads);
+  insitu_order_close(&o);
+}
+
+/* Parts by a manifest: each reference chunk belongs to one of them, or to none. */
+static void draw_split(struct world *s) {
+  const struct cut *c = reference(s, s->along);
+  const insitu_axis *axis = &s->axes[s->along];
+  int part[2 * LONGEST], longest = 0;
+  char lists[3][200] = {"", "", ""}, text[2000], sizes[600] = "";
+  for (int i = 0; i < c->n; i++) {
+    part[i] = (int)support_below(4) - 1;
+    if (part[i] >= 0)
+      sprintf(lists[part[i]] + strlen(lists[part[i]]), "%s%d", *lists[part[i]] ? "," : "", i);
+    sprintf(sizes + strlen(sizes), "%s[%d,1]", i ? "," : "", c->edge[i]);
+    if (c->edge[i] > longest) longest = c->edge[i];
+  }
+  snprintf(text, sizeof text,
+      "{\"n_chunks\":%d,\"sample_chunk_size\":%d,\"n_samples\":%d,\"seed\":0,\"chunks\":{"
+      "\"train\":[%s],\"val\":[%s],\"test\":[%s]}%s%s%s}",
+      c->n, longest, s->size[s->along], lists[0], lists[1], lists[2],
+      is_regular(c) ? "" : ",\"sample_chunk_sizes\":[", is_regular(c) ? "" : sizes,
+      is_regular(c) ? "" : "]");
+  snprintf(s->manifest, sizeof s->manifest, "%s", support_path("grids.json"));
+  support_write(s->manifest, text, strlen(text));
+  s->desc.manifest = s->manifest;
+  int64_t stop = axis->stop ? axis->stop : s->size[s->along];
+  for (int64_t x = 0; x < s->size[s->along]; x++)
+    s->owner[x] = x >= axis->start && x < stop ? part[chunk_of(c, x)] : -1;
+}
+
+static void draw_world(struct world *s) {
+  int m = any_mode();
+  memset(s, 0, sizeof *s);
+  snprintf(s->root, sizeof s->root, "%s", support_path("grids"));
+  s->n = 1 + (int)support_below(2);
+  s->along = (int)support_below((uint64_t)s->n);
+  s->size[0] = 2 + (int)support_below(LONGEST - 1);
+  s->size[1] = 1 + (int)support_below(s->n == 2 ? LONGEST : 6);
+  for (int k = 2; k < AXES; k++) s->size[k] = 1 + (int)support_below(5);
+  for (int i = 0; i < ARRAYS; i++) draw_grid(s, i);
+  s->desc = (insitu_loader_desc){.api = INSITU_API,
+      .url = s->root,
+      .variables = s->variable,
+      .n_variables = ARRAYS,
+      .axes = s->axes,
+      .n_axes = (uint64_t)s->n,
+      .split_axis = s->along,
+      .batch_size = 1 + support_below(4),
+      .world = 1,
+      .unit_chunks = 1 + support_below(3),
+      .block_chunks = 1 + support_below(12),
+      .seed = support_random(),
+      .split_spill = !support_below(4),
+      .hold_epoch = 1,
+      .check = (int32_t)support_below(2),
+      .cache_memory = support_below(3) ? 0 : 1 << 20,
+      .on_absent_chunk = INSITU_FILL,
+      .log_level = INSITU_LOG_ERROR,
+      .io = modes[m].io,
+      .inline_io = (int32_t)support_below(2)};
+  if (support_below(3)) s->desc.cache_memory = 0;
+  for (int k = 0; k < s->n; k++) {
+    insitu_axis *axis = &s->axes[k];
+    axis->dim = names[k];
+    if (!support_below(3)) axis->start = (int64_t)support_below((uint64_t)s->size[k]);
+    if (!support_below(3))
+      axis->stop = axis->start + 1 + (int64_t)support_below((uint64_t)(s->size[k] - axis->start));
+    if (!support_below(3)) axis->stride = 1 + support_below(4);
+  }
+  for (int i = 0; i < ARRAYS; i++) {
+    insitu_variable *v = &s->variable[i];
+    v->label = s->grid[i].name;
+    if (!support_below(3)) v->offset = (int64_t)support_below(5) - 2;
+    if (support_below(2)) continue;
+    v->n_steps = 1 + support_below(3);
+    v->steps = s->steps[i];
+    for (uint64_t k = 0; k < v->n_steps; k++)
+      s->steps[i][k] = (int64_t)k * (1 + (int64_t)support_below(2));
+  }
+}
+
+static void check_parts(struct world *s) {
+  for (int part = INSITU_TRAIN; part <= INSITU_ALL; part++)
+    for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++) {
+      insitu_iter_desc d = {.api = INSITU_API, .split = part, .order = order};
+      insitu_iter *it;
+      insitu_error err = {0};
+      list_part(s, part);
+      int need = order == INSITU_SHUFFLED ? (int)s->desc.batch_size : 1;
+      insitu_loader *ld = open_or_fail(&s->desc);
+      uint64_t reads = reads_of(ld);
+      insitu_status status = insitu_iter_open(ld, &d, &it, &err);
+      if (s->n_anchors < need) {
+        assert_int_equal(status, INSITU_E_SPLIT);
+      } else {
+        if (status) fail_msg("%s", err.message);
+        for (uint64_t epoch = 0; epoch < 2; epoch++)
+          check_epoch(s, ld, it, &d, epoch, 0, epoch ? UINT64_MAX : reads);
+        insitu_iter_close(&it);
+      }
+      insitu_loader_close(&ld);
+    }
+}
+
+static struct world world;
+
+/* Grids, windows, steps, parts, orders: every value and every place. */
+static void test_random_grids(void **state) {
+  (void)state;
+  int rounds = support_rounds(60);
+  for (int round = 0; round < rounds; round++) {
+    support_random_state = 1 + (uint64_t)round;
+    if (getenv("GRIDS_SEED")) support_random_state += strtoull(getenv("GRIDS_SEED"), NULL, 10);
+    draw_world(&world);
+    put_world(&world);
+    insitu_loader_desc plain = {
+        .api = INSITU_API, .url = world.root, .plan_only = 1, .on_absent_chunk = INSITU_FILL};
+    insitu_loader *ld = open_or_fail(&plain);
+    for (int k = 0; k < 6; k++) check_read(&world, ld, &world.grid[k % ARRAYS]);
+    insitu_loader_close(&ld);
+    if (getenv("GRIDS_SHOW")) {
+      printf("round %d along %d\n", round, world.along);
+      for (int i = 0; i < ARRAYS; i++)
+        for (int d = 0; d < world.grid[i].n; d++) {
+          printf("%s %s:", world.grid[i].name, names[world.grid[i].axis[d]]);
+          for (int k = 0; k < world.grid[i].read[d].n; k++)
+            printf(" %d/%d", world.grid[i].read[d].edge[k], world.grid[i].read[d].stored[k]);
+          printf(" (%d)\n", world.size[world.grid[i].axis[d]]);
+        }
+    }
+    draw_split(&world);
+    check_parts(&world);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_grids)};
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
