@@ -22,6 +22,7 @@
 #include "insitu/index_netcdf3.h"
 #include "insitu/index_hdf5.h"
 #include "insitu/index_join.h"
+#include "insitu/index_zarr.h"
 #include "insitu/index.h"
 
 static const struct tool_command *const tool_commands[] = {

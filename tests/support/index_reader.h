@@ -4,6 +4,7 @@
 #define TESTS_INDEX_READER_H
 
 struct index_reader {
+  const char *path;
   unsigned char *bytes;
   size_t n;
   insitu_object *object;
@@ -97,6 +98,7 @@ static inline void index_array(struct index_reader *r, uint64_t record, uint64_t
 /* Reads the index at a path. index_reader_free frees it. */
 static inline void index_reader_open(struct index_reader *r, const char *path) {
   memset(r, 0, sizeof *r);
+  r->path = path;
   r->bytes = index_slurp(path, &r->n);
   assert_true(r->n >= 96 && !memcmp(r->bytes, "INSITUIX\1\0\0\0\0\0\0\0", 16));
   assert_int_equal(index_u64(r, 16), r->n);
@@ -135,10 +137,9 @@ static inline const char *index_object(const struct index_reader *r, const char 
   return "";
 }
 /* Compares an array, read whole and in batches along its first axis, with n native bytes. */
-static inline void index_expect(
-    const struct index_reader *r, const char *path, const void *want, size_t n) {
-  insitu_loader_desc where = {
-      .url = "memory://index", .objects = r->object, .n_objects = r->n_objects};
+static inline void index_expect_at(
+    const insitu_loader_desc *at, const char *path, const void *want, size_t n) {
+  insitu_loader_desc where = *at;
   insitu_variable v = {.path = path};
   insitu_error err = {0};
   insitu_shape shape;
@@ -151,5 +152,14 @@ static inline void index_expect(
   if (shape.ndim && readback_batches(&where, path, &shape, want, 0, &err))
     fail_msg("%s: %s", path, err.message);
   free(bytes);
+}
+/* The same through this reader, and through the library's. */
+static inline void index_expect(
+    const struct index_reader *r, const char *path, const void *want, size_t n) {
+  index_expect_at(
+      &(insitu_loader_desc){
+          .url = "memory://index", .objects = r->object, .n_objects = r->n_objects},
+      path, want, n);
+  index_expect_at(&(insitu_loader_desc){.url = r->path}, path, want, n);
 }
 #endif

@@ -246,6 +246,63 @@ static void test_join_refused(void **state) {
   free(bytes);
 }
 
+/* ---- Zarr archives ---- */
+
+enum { ZARR_WIDE = 6 };
+/* Archives of these lengths along time, joined; every number through the library. */
+static void zarr_join(int format, bool fortran, bool big, const uint64_t *length, int n) {
+  static float x[64 * ZARR_WIDE];
+  static double time[64];
+  char index[300], words[2000] = "", *end = words;
+  uint64_t total = 0;
+  snprintf(index, sizeof index, "%s", support_path("joined.insitu"));
+  for (int i = 0; i < n; i++, total += length[i - 1]) {
+    char name[30], root[300], units[60];
+    double values[64];
+    snprintf(name, sizeof name, "z%d-%d.zarr", format, i);
+    snprintf(root, sizeof root, "%s", support_path(name));
+    snprintf(units, sizeof units, "\"units\": \"days since 2000-01-%02d\"", (int)total + 1);
+    support_remove(root);
+    for (uint64_t k = 0; k < length[i]; k++) {
+      time[total + k] = (double)(total + k);
+      values[k] = (double)k;
+      for (uint64_t m = 0; m < ZARR_WIDE; m++)
+        x[(total + k) * ZARR_WIDE + m] = (float)support_value(INSITU_F32, k * ZARR_WIDE + m);
+    }
+    support_make(root, &(struct support_array){.name = "time",
+                           .ndim = 1,
+                           .shape = {length[i]},
+                           .chunk = {length[i]},
+                           .dtype = INSITU_F64,
+                           .format = format,
+                           .dims = "[\"time\"]",
+                           .attributes = units,
+                           .values = values});
+    support_make(root, &(struct support_array){.name = "x",
+                           .ndim = 2,
+                           .shape = {length[i], ZARR_WIDE},
+                           .chunk = {4, 5},
+                           .dtype = INSITU_F32,
+                           .format = format,
+                           .dims = "[\"time\", \"y\"]",
+                           .zstd = big,
+                           .fortran = fortran,
+                           .big = big});
+    end += sprintf(end, " '%s'", root);
+  }
+  assert_int_equal(run_tool("index %s -o '%s'", words, index), 0);
+  assert_string_equal(run_err, "");
+  const insitu_loader_desc where = {.url = index};
+  index_expect_at(&where, "time", time, total * sizeof *time);
+  index_expect_at(&where, "x", x, total * ZARR_WIDE * sizeof *x);
+}
+static void test_zarr(void **state) {
+  static const uint64_t whole[] = {8, 4, 5};
+  (void)state;
+  for (int format = 2; format <= 3; format++)
+    for (int k = 0; k < 4; k++) zarr_join(format, k & 1, k & 2, whole, 3);
+}
+
 /* ---- what is refused ---- */
 
 static void test_refused(void **state) {
@@ -498,6 +555,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_netcdf3, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_join, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_join_refused, support_setup, support_teardown),
+      cmocka_unit_test_setup_teardown(test_zarr, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_refused, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_hdf5_filters, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_hdf5_layouts, support_setup, support_teardown)};

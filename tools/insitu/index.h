@@ -70,11 +70,22 @@ static int index_folder(const char *out, char folder[PATH_MAX]) {
 
 /* ---- one file ---- */
 
+/* Whether it is to be opened as an archive: a folder, a zip file, or what a URL names. */
+static bool index_is_archive(const char *path) {
+  struct stat st;
+  size_t n = strlen(path);
+  if (strstr(path, "://")) return true;
+  if (n > 4 && !strcmp(path + n - 4, ".zip")) return true;
+  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
 static int index_scan_file(
     struct virtual_archive *v, struct virtual_file *f, const char *path, const char *folder) {
   enum { HEAD = 1 << 20 };
   static unsigned char head[HEAD];
   struct stat st;
+  if (index_is_archive(path))
+    return index_zarr_scan(
+        v, f, path, strstr(path, "://") ? tool_copy(path) : index_url(path, folder));
   f->name = tool_copy(path);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return tool_fail("%s: %s; check the path", path, strerror(errno));

@@ -369,6 +369,13 @@ static int index_cut(struct virtual_array *out, const struct index_part *part, u
 static int index_finish_array(
     struct virtual_archive *v, struct virtual_array *a, const char *file) {
   if (a->kind == VIRTUAL_RAW) return index_cut(a, &(struct index_part){a, file}, 1);
+  if (a->kind == VIRTUAL_PIECES) {
+    uint64_t grid[INSITU__MAX_DIMS];
+    virtual_grid(a, grid);
+    return virtual_grid_product(grid, a->ndim, &a->n_refs)
+               ? TOOL_OK
+               : tool_fail("array '%s': more than VIRTUAL_MAX_REFS chunks", a->path);
+  }
   if (a->kind != VIRTUAL_VALUES) return TOOL_OK;
   a->n_refs = a->n_values != 0;
   a->ref = tool_alloc(1, sizeof *a->ref);

@@ -263,8 +263,9 @@ static void virtual_print_grid(struct insitu__text_buffer *b, const struct virtu
     insitu__text_buffer_printf(b, "}}");
     return;
   }
-  insitu__text_buffer_printf(
-      b, "{\"name\":\"rectilinear\",\"configuration\":{\"kind\":\"inline\",\"chunk_shapes\":[");
+  insitu__text_buffer_printf(b,
+      "{\"name\":\"rectilinear\",\"configuration\":{\"kind\":\"%s\",\"chunk_shapes\":[",
+      a->padded ? "insitu.padded" : "inline");
   for (unsigned i = 0; i < a->ndim; i++) {
     insitu__text_buffer_printf(b, i ? "," : "");
     if (a->axis == (int)i) virtual_print_edges(b, a->edge);
@@ -272,8 +273,13 @@ static void virtual_print_grid(struct insitu__text_buffer *b, const struct virtu
   }
   insitu__text_buffer_printf(b, "]");
   if (a->padded) {
-    insitu__text_buffer_printf(b, ",\"stored_shape\":");
-    virtual_print_list(b, a->chunk, a->ndim);
+    insitu__text_buffer_printf(b, ",\"stored_shapes\":[");
+    for (unsigned i = 0; i < a->ndim; i++)
+      if (a->axis == (int)i)
+        insitu__text_buffer_printf(b, "%s[[%" PRIu64 ",%" PRIu64 "]]", i ? "," : "", a->chunk[i],
+            INSITU__ARRAY_LEN(a->edge));
+      else insitu__text_buffer_printf(b, "%s%" PRIu64, i ? "," : "", a->chunk[i]);
+    insitu__text_buffer_printf(b, "]");
   }
   insitu__text_buffer_printf(b, "}}");
 }
@@ -416,11 +422,12 @@ static uint64_t virtual_write_pieces(struct virtual_writer *w, const struct virt
   for (uint64_t i = 0; i < n; i++) {
     const struct virtual_piece *p = &a->piece[i];
     uint64_t url_n = strlen(p->url), path_n = strlen(p->path);
-    virtual_u64(&records, p->axis);
+    virtual_u32(&records, p->axis);
+    virtual_u32(&records, p->keys);
     virtual_u64(&records, p->first);
     virtual_u64(&records, p->count);
     virtual_u64(&records, virtual_text(w, p->url, url_n));
-    virtual_u32(&records, url_n | (uint64_t)p->keys << 24);
+    virtual_u32(&records, url_n);
     virtual_u32(&records, path_n);
     virtual_u64(&records, virtual_text(w, p->path, path_n));
   }
