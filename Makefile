@@ -71,7 +71,7 @@ vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 
 .PHONY: all help demo gallery examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint lib install
-.PHONY: clean test-consumers
+.PHONY: clean test-consumers test-libtorch
 .PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan programs-valgrind
 .DELETE_ON_ERROR:
 
@@ -97,6 +97,7 @@ help:
 	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
 	@echo 'make test-stores     reads from real servers of HTTP, S3, Google and Azure, started on this machine; ONLY="nginx radosgw"'
 	@echo 'make test-consumers  programs that use what make install installs: pkg-config, CMake, Meson, cc; exported symbols'
+	@echo 'make test-libtorch   installs libtorch, and trains a network of its for a few epochs (examples/17_libtorch.cpp)'
 	@echo 'make test-cuda-toolkit  compiles with the real CUDA, its own or the package index'"'"'s, and runs; no GPU is needed'
 	@echo 'make conformance     reads the archives, numcodecs fixtures and blosc chunks under DIR=, and compares'
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
@@ -121,7 +122,7 @@ examples: $(EXAMPLES:%=$(BUILD)/examples/%)
 $(BUILD)/examples/%: examples/%.c insitubatch.h tools/compile-example
 	@mkdir -p $(@D)
 	@CC='$(CC)' tools/compile-example $< $@
-$(BUILD)/examples/%: examples/%.cpp insitubatch.h tools/compile-example
+$(BUILD)/examples/%: examples/%.cpp examples/insitubatch.hpp insitubatch.h tools/compile-example
 	@mkdir -p $(@D)
 	@CXX='$(CXX)' CC='$(CC)' tools/compile-example $< $@
 # Where the CUDA toolkit is: NVCC names its compiler, which is else looked for. No GPU is needed to build it, nor to run it.
@@ -133,8 +134,8 @@ demo: deps-build
 	@$(MAKE) --no-print-directory $(DEMO:examples/%.c=$(BUILD)/examples/%)
 	$(DEMO:examples/%.c=$(BUILD)/examples/%)
 
-# All but what needs a GPU, the demo, and what is no program: see tests/gallery/run
-GALLERY = $(filter-out 02_% 06_% 08_%,$(EXAMPLES))
+# All but what needs a GPU or libtorch, the demo, and what is no program: see tests/gallery/run
+GALLERY = $(filter-out 02_% 06_% 08_% 17_%,$(EXAMPLES))
 $(BUILD)/make_gallery: tools/make_gallery.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -std=c11 $(WARN) -O2 -o $@ $< $(LDFLAGS) -lm
@@ -315,6 +316,12 @@ test-stores: deps-test
 # Programs in empty folders that use what make install puts somewhere, and an update of the shared library under one of them
 test-consumers: deps-ci
 	@CC='$(CC)' CXX='$(CXX)' tests/consumers/run '$(BUILD)'
+
+# The dataset over DLPack that libtorch trains from, on the CPU. Not in CI: libtorch is large.
+test-libtorch: deps-test
+	@tools/deps torch
+	@$(MAKE) --no-print-directory $(BUILD)/examples/17_libtorch
+	$(BUILD)/examples/17_libtorch
 
 # The real headers, runtimes and nvcc of CUDA, on a machine with or without a GPU: the machine's own, or the package index's.
 test-cuda-toolkit: deps-ci

@@ -129,6 +129,10 @@ for c in $compilers; do
   if [ -n "$x" ]; then
     compile "C++ user" "$x" "-std=c++17 $warnings" use.cpp implement.o -o from_cpp $libs
     run from_cpp
+    for std in c++17 c++20; do
+      compile "insitubatch.hpp" "$x" "-std=$std $warnings" "$root/tests/compile/raii.cpp" implement.o -o raii $libs &&
+        check "insitubatch.hpp: runs" ./raii "$root/examples/data/winds.zarr"
+    done
   fi
   for tu in one two; do
     compile "INSITU_STATIC" "$c" "$gnu -O1 $warnings" -c static_$tu.c -o static_$tu.o
