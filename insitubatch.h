@@ -448,9 +448,22 @@
  *     insitu_iter_restore(train, &before_the_spike, &err);
  *     insitu_iter_skip(train, 41200, 300, &err);   // batches 41200 to 41499, on every rank
  *
- *   Under MPI, rank and world come from MPI_Comm_rank and MPI_Comm_size. mpirun binds each of few
- *   ranks to one core, which leaves one decoding thread: use mpirun --bind-to none, or set
- *   decode_threads. The log (level info) tells how many cores the process may use.
+ *   Under MPI, rank and world come from MPI_Comm_rank and MPI_Comm_size. Or set rank =
+ *   INSITU_RANK_FROM_ENV, and world 0: both then come from what started the process.
+ *
+ *     OpenMPI           OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE
+ *     MPICH, Intel MPI  PMI_RANK, PMI_SIZE
+ *     Slurm             SLURM_PROCID, and SLURM_NTASKS, SLURM_STEP_NUM_TASKS
+ *     torchrun          RANK, WORLD_SIZE
+ *     PMIx              PMIX_RANK, which has to agree with one of those above
+ *
+ *   All that are set must agree: mpirun inside a job of Slurm's may leave variables of both. Where
+ *   they do not, and where none is set, opening fails and names what it saw. The origins of
+ *   insitu_loader_describe tell the source. As JSON: "rank": "environment".
+ *
+ *   mpirun binds each of few ranks to one core, which leaves one decoding thread: use mpirun
+ *   --bind-to none, or set decode_threads. The log (level info) tells how many cores the process
+ *   may use. examples/15_mpi.c trains on any number of ranks, with the same losses bit for bit.
  *
  * ---- 6. COMING FROM THE PYTHON PACKAGE ----
  *
@@ -1100,6 +1113,7 @@
  *   >>rows       the rows of a chunk that batches want: decoded, copied, read straight into them
  *   >>read       insitu_read and insitu_read_strings
  *   >>fixed      fixed variables: their memory, loaded once, shared by all batches
+ *   >>launch     rank and world from what started the process
  *   >>config     a loader's desc: its copy, origins, defaults, the memory that it takes
  *   >>dates      coordinates of sample axes: samples by date, values and times of rows
  *   >>join       which samples of different arrays belong together
@@ -1156,7 +1170,8 @@ enum {
    * anchors_digest, epoch_digest and bytes_digest, insitu_stats has skipped. */
   INSITU_API = 7,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
-  INSITU_AUTO = 0      /* what zero means in every enum field of a desc: the documented default */
+  INSITU_AUTO = 0,     /* what zero means in every enum field of a desc: the documented default */
+  INSITU_RANK_FROM_ENV = -1 /* insitu_loader_desc.rank */
 };
 
 /* ---- status and error ---- */
@@ -1537,7 +1552,9 @@ typedef struct insitu_loader_desc {
   uint64_t n_samples;  /* rows of the list, at most 2^32; 0: all samples take part */
   uint64_t batch_size; /* rows per rank and batch (32) */
   uint64_t seed;       /* of the order and of a shuffled split */
-  int32_t rank, world; /* this process of how many (0 of 1); never from the environment */
+  /* This process of how many (0 of 1). rank INSITU_RANK_FROM_ENV, with world 0: both from what
+   * started the process (mpirun, srun, torchrun), see RANKS AND ROWS in the manual. */
+  int32_t rank, world;
   /* order: with the geometry and the split, these alone decide which sample comes when. Their
    * defaults are told under ORDER BY DEFAULT in the manual; what is left zero of the three,
    * insitu_iter_restore takes from the state. */
@@ -39044,6 +39061,7 @@ struct insitu_loader {
   insitu_loader_desc config; /* resolved; points to `blocks` */
   /* Per entry of insitu__config_fields: INSITU__CONFIG_FROM_... */
   unsigned char origin[64];
+  const char *launched; /* where rank and world come from; NULL: from the desc */
   struct insitu__loader_block *blocks;
   struct insitu__chain_hooks hooks;
   pid_t pid;
@@ -42268,6 +42286,105 @@ static insitu_status insitu__fixed_open(insitu_loader *ld, insitu_error *err) {
   return status;
 }
 
+/* >>launch ------------------------------------------------------------------------------------- */
+/* rank = INSITU_RANK_FROM_ENV: this process's number, and how many there are, from what started it.
+ * A wrong answer would train on the wrong samples without an error. So all launchers that left
+ * variables must agree, and without any the loader is refused: never is it rank 0 of 1.
+ *
+ * No state. Reads the environment; runs inside the user's calls; nothing suspends. */
+
+/* A launcher, and what it sets in each process. */
+struct insitu__launch_launcher {
+  const char *name, *rank;
+  const char *world;  /* NULL: it does not tell */
+  const char *origin; /* in a description */
+};
+
+/* The sources: mpirun(1) of OpenMPI; the PMI 1 of Hydra, which MPICH, Intel MPI and MVAPICH use;
+ * the PMIx standard, which has no variable for the world's size; srun(1); torchrun's manual. */
+static const struct insitu__launch_launcher insitu__launch_list[] = {
+    {"OpenMPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+        "environment: OMPI_COMM_WORLD_RANK"},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "environment: PMI_RANK"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "environment: SLURM_PROCID"},
+    {"Slurm's step", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "environment: SLURM_PROCID"},
+    {"torchrun", "RANK", "WORLD_SIZE", "environment: RANK"}, {"PMIx", "PMIX_RANK", NULL, NULL}};
+enum { INSITU__LAUNCH_LAUNCHERS = INSITU__BASE_COUNT(insitu__launch_list) };
+
+/* The text of a variable; NULL: it is not set, or empty. */
+static const char *insitu__launch_variable(const char *name) {
+  const char *text = name ? getenv(name) : NULL;
+  return text && *text ? text : NULL;
+}
+
+/* Writes the variables that are set, as in "PMI_RANK=1, PMI_SIZE=4", for messages. */
+static void insitu__launch_seen(char *text, size_t cap) {
+  size_t at = 0;
+  text[0] = 0;
+  for (int i = 0; i < INSITU__LAUNCH_LAUNCHERS; i++) {
+    const struct insitu__launch_launcher *l = &insitu__launch_list[i];
+    bool again = i && !strcmp(l->rank, insitu__launch_list[i - 1].rank);
+    const char *const names[] = {again ? NULL : l->rank, l->world};
+    for (int k = 0; k < 2 && at < cap; k++) {
+      const char *value = insitu__launch_variable(names[k]);
+      if (!value) continue;
+      at += (size_t)snprintf(text + at, cap - at, "%s%s=%.20s", at ? ", " : "", names[k], value);
+    }
+  }
+}
+
+/* The number that a variable holds; -1: it holds another text, or more than a world has. */
+static int32_t insitu__launch_number(const char *text) {
+  uint64_t n;
+  return insitu__text_number(text, INSITU__MAX_WORLD, &n) ? (int32_t)n : -1;
+}
+
+/* Sets rank and world from the environment, and *origin to the name of their source. */
+static insitu_status insitu__launch_find(
+    int32_t *rank, int32_t *world, const char **origin, insitu_error *err) {
+  const struct insitu__launch_launcher *first = NULL;
+  char seen[500];
+  int32_t only = -1; /* a rank without a world */
+  bool sound = true, agree = true;
+
+  insitu__launch_seen(seen, sizeof seen);
+  for (int i = 0; i < INSITU__LAUNCH_LAUNCHERS; i++) {
+    const struct insitu__launch_launcher *l = &insitu__launch_list[i];
+    const char *r = insitu__launch_variable(l->rank), *w = insitu__launch_variable(l->world);
+    if (!r) continue; /* a world alone is what an allocation has, outside of its processes */
+    int32_t number = insitu__launch_number(r), size = w ? insitu__launch_number(w) : 0;
+    sound = sound && number >= 0 && size >= 0 && (!w || number < size);
+    if (!w) {
+      agree = agree && (only < 0 || only == number);
+      only = number;
+      continue;
+    }
+    if (first) agree = agree && *rank == number && *world == size;
+    if (!first) *rank = number;
+    if (!first) *world = size;
+    if (!first) first = l;
+  }
+
+  if (!sound)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: rank is INSITU_RANK_FROM_ENV, and the environment has no rank below a number of "
+        "ranks: %s; correct it, or set rank and world",
+        seen);
+  if (!first)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: rank is INSITU_RANK_FROM_ENV, and no launcher tells rank and number of ranks (%s); "
+        "start the program by mpirun, srun or torchrun, or set rank and world",
+        *seen ? seen : "no variable of OpenMPI, PMI, Slurm or torchrun is set");
+  if (!agree || (only >= 0 && only != *rank))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: rank is INSITU_RANK_FROM_ENV, and two launchers disagree: %s; unset the variables "
+        "of the one that did not start this process, or set rank and world",
+        seen);
+
+  *origin = first->origin;
+  return INSITU_OK;
+}
+
 /* >>config ------------------------------------------------------------------------------------- */
 /* A loader's desc: its copy, where each value comes from, defaults, and the memory it takes.
  *
@@ -42874,8 +42991,14 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
     return insitu__error_set(
         err, INSITU_E_ARG, "open: url is empty; give the path of a Zarr archive");
 
-  if (d->world < 0 || d->world > INSITU__MAX_WORLD || d->rank < 0 ||
-      d->rank >= (d->world ? d->world : 1))
+  bool from_env = d->rank == INSITU_RANK_FROM_ENV;
+  if (from_env && d->world)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: rank is INSITU_RANK_FROM_ENV and world is %d; the launcher tells world as well: "
+        "leave it 0",
+        d->world);
+  if (!from_env && (d->world < 0 || d->world > INSITU__MAX_WORLD || d->rank < 0 ||
+                       d->rank >= (d->world ? d->world : 1)))
     return insitu__error_set(err, INSITU_E_ARG,
         "open: rank %d of world %d does not exist; give 0 <= rank < world", d->rank, d->world);
 
@@ -42994,6 +43117,8 @@ static insitu_status insitu__config_defaults(insitu_loader *ld, insitu_error *er
 
   insitu__config_origin_init(ld);
   insitu_status status = insitu__config_defaults_environment(ld, err);
+  if (!status && c->rank == INSITU_RANK_FROM_ENV)
+    status = insitu__launch_find(&c->rank, &c->world, &ld->launched, err);
   if (status) return status;
   if (!c->alloc != !c->release)
     return insitu__error_set(
@@ -50262,14 +50387,28 @@ enum {
 };
 _Static_assert(INSITU__DOCUMENT_LOADER <= 128, "names for insitu__document_object");
 
+/* The rank: a number, or that the launcher tells it. */
+static bool insitu__document_rank(struct insitu__document *d, int value, void *base) {
+  int64_t rank = 0;
+  bool told = insitu__text_json_equals(&d->j, value, "environment");
+  bool number = insitu__text_json_i64(&d->j, value, &rank) && rank >= 0 && rank < INSITU__MAX_WORLD;
+  ((insitu_loader_desc *)base)->rank = told ? INSITU_RANK_FROM_ENV : (int32_t)rank;
+  return told || number ||
+         insitu__document_need(d, value, "a whole number from 0 on, or \"environment\"");
+}
+
 /* All members of a desc, those of insitu__config_fields as well. */
 static int insitu__document_loader_members(
     struct insitu__document_member members[INSITU__DOCUMENT_LOADER]) {
   int n = 0;
   for (int i = 0; i < INSITU__DOCUMENT_LISTS; i++) members[n++] = insitu__document_lists[i];
-  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++)
-    if (insitu__config_fields[i].text.kind != INSITU__TEXT_NONE)
-      members[n++] = (struct insitu__document_member){.text = insitu__config_fields[i].text};
+  for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
+    const struct insitu__text_field *f = &insitu__config_fields[i].text;
+    if (f->kind == INSITU__TEXT_NONE) continue;
+    bool rank = f->at == offsetof(insitu_loader_desc, rank);
+    members[n++] =
+        (struct insitu__document_member){.text = *f, .read = rank ? insitu__document_rank : NULL};
+  }
   return n;
 }
 
@@ -50548,8 +50687,13 @@ static void insitu__describe_config(struct insitu__text_buffer *b, const insitu_
   const char *separator = "";
   for (int i = 0; i < INSITU__CONFIG_FIELDS; i++) {
     if (insitu__config_fields[i].unset == INSITU__CONFIG_FROM_DESC) continue;
-    insitu__text_buffer_printf(b, "%s\"%s\": \"%s\"", separator, insitu__config_fields[i].text.name,
-        insitu__config_origins[ld->origin[i]]);
+    const char *origin = insitu__config_origins[ld->origin[i]];
+    uint64_t at = insitu__config_fields[i].text.at;
+    bool ranks =
+        at == offsetof(insitu_loader_desc, rank) || at == offsetof(insitu_loader_desc, world);
+    if (ranks && ld->launched) origin = ld->launched;
+    insitu__text_buffer_printf(
+        b, "%s\"%s\": \"%s\"", separator, insitu__config_fields[i].text.name, origin);
     separator = ", ";
   }
 }
@@ -53392,11 +53536,16 @@ static insitu_status insitu__scan_open(
   d.hold_epoch = 1; /* there is no second epoch to prefetch */
   d.plan_only = 1;
   if (!d.on_absent_chunk) d.on_absent_chunk = INSITU_FILL;
-  run->state.world = (uint64_t)(run->desc->loader->world ? run->desc->loader->world : 1);
-  run->state.rank = (uint64_t)run->desc->loader->rank;
+  int32_t rank = run->desc->loader->rank, world = run->desc->loader->world;
+  const char *launcher;
+  insitu_status status = INSITU_OK;
+  if (rank == INSITU_RANK_FROM_ENV && !world)
+    status = insitu__launch_find(&rank, &world, &launcher, err);
+  run->state.world = (uint64_t)(world ? world : 1);
+  run->state.rank = (uint64_t)rank;
   run->ordered = d.n_axes <= 1;
 
-  insitu_status status = insitu_loader_open(&d, &ld, err);
+  if (!status) status = insitu_loader_open(&d, &ld, err);
   if (!status && !ld->geometry.n_variables)
     status = insitu__error_set(err, INSITU_E_ARG, "scan: there are no variables; give some");
   if (!status && !ld->split.part[split].anchors)
