@@ -43,14 +43,14 @@ TESTS    = $(LONG_TESTS) $(filter-out $(LONG_TESTS), $(basename $(notdir $(wildc
 # Those without threads, and those that the backend of reads may make a difference to
 PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_http test_map test_moments \
   test_order test_part test_plan test_receipt test_rule test_select test_server test_sign test_text test_time test_tune test_zarr
-IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_index, $(TESTS))
+IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_runs test_index, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
 # Those that call only what is public: they are linked with the implementation, which is compiled once
 LINKED_TESTS = test_axes test_bad test_call test_corners test_decoded test_dlpack test_edges test_fixed test_grids test_join \
   test_json test_kept test_launch test_list test_maps test_parts test_patches test_random test_receipts test_rows test_scan \
-  test_selection test_space test_state test_steps test_stores test_strings
+  test_selection test_space test_state test_steps test_stores test_strings test_tool_runs
 # Those that also look into a loader: they link the public functions, and compile only the private ones that they call
 INSIDE_TESTS = test_cf test_check test_dates test_index test_memory test_memory_store test_read test_tool test_tool_data
 # Those that open no loader: of the implementation, they compile only what they call
@@ -62,7 +62,7 @@ CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d
 # Valgrind goes on with stale registers; and not programs whose bytes go through the same code as others', and which mostly wait or
 # look at lifetimes: AddressSanitizer does that as well; nor test_codec without its libraries, which only refuses more; nor pure
 # arithmetic, whose references are long doubles, which Valgrind cuts to 64 bits.
-VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_remote test_index test_disk \
+VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_runs test_tool_remote test_index test_disk \
   test_check test_dlpack test_remote test_remote_oom test_server test_codec_core test_tune test_moments test_opmath \
   test_opmath_scalar, $(TESTS))
 HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)
@@ -347,6 +347,7 @@ test-gpu: deps-test
 FUZZ_SECONDS ?= 30
 FUZZ_FOR = $(if $(FUZZ_RUNS),-seed=1 -use_cmp=0 -reload=0 -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ_SECONDS))
 FUZZ ?= $(FUZZERS)
+$(BUILD)/fuzz_receipt: $(wildcard tools/insitu/*.h)
 $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	clang $(TEST_FLAGS) -DINSITU_STATIC -Wno-unused-function -O1 -g -fsanitize=fuzzer,address,undefined -o $@ $< $(LIBS)

@@ -12,6 +12,7 @@
 #include "insitu/config.h"
 #include "insitu/plan.h"
 #include "insitu/scan.h"
+#include "insitu/prove.h"
 #include "insitu/cat.h"
 #include "insitu/bench.h"
 #include "insitu/sweep.h"
@@ -31,6 +32,7 @@ static const struct tool_command *const tool_commands[] = {
     &cat_command,
     &verify_command,
     &scan_command,
+    &prove_command,
     &bench_command,
     &mk_command,
     &index_command,

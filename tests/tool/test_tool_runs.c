@@ -1,0 +1,205 @@
+/* The command insitu on what runs leave behind: prove, on receipts and states. */
+#include "insitubatch.h"
+#include "support.h"
+#include "run_tool.h"
+
+enum { ROWS = 8, BATCHES = 11 };
+static struct support_array x = {.name = "x",
+    .ndim = 2,
+    .shape = {96, 6},
+    .chunk = {4, 6},
+    .dtype = INSITU_F32,
+    .format = 2,
+    .dims = "[\"time\",\"y\"]"};
+static const insitu_variable shown[] = {
+    {.label = "in", .path = "x"}, {.label = "out", .path = "x", .offset = 1}};
+static const insitu_iter_desc train = {.api = INSITU_API};
+static const char *root, *config, *path;
+
+static void quiet(void *user, int32_t level, const char *line) {
+  (void)user, (void)level, (void)line;
+}
+
+/* Writes a file into the test's folder; the path. */
+static const char *file_of(const char *name, const void *bytes, size_t n) {
+  const char *at = support_path(name);
+  support_write(at, bytes, n);
+  return at;
+}
+
+/* An archive, and the configuration that the runs below have. */
+static void begin(void) {
+  char text[1200];
+  if (root) return;
+  root = strdup(support_path("x.zarr"));
+  support_make(root, &x);
+  snprintf(text, sizeof text,
+      "{\"url\": \"%s\", \"batch_size\": %d, \"seed\": 5, \"lanes\": 4, \"block_chunks\": 8, "
+      "\"unit_chunks\": 1, \"split\": [{\"fraction\": 1}, {\"fraction\": 0}, {\"fraction\": 0}], "
+      "\"variables\": [{\"label\": \"in\", \"path\": \"x\"}, {\"label\": \"out\", \"path\": \"x\", "
+      "\"offset\": 1}]}",
+      root, ROWS);
+  config = strdup(file_of("config.json", text, strlen(text)));
+}
+
+static insitu_loader_desc desc_of(int32_t world, int32_t rank) {
+  return (insitu_loader_desc){.api = INSITU_API,
+      .url = root,
+      .variables = shown,
+      .n_variables = 2,
+      .batch_size = ROWS / (uint64_t)world,
+      .world = world,
+      .rank = rank,
+      .seed = 5,
+      .lanes = 4,
+      .block_chunks = 8,
+      .unit_chunks = 1,
+      .split = {{.fraction = 1}},
+      .receipts = INSITU_RECEIPT_BYTES,
+      .log = quiet,
+      .inline_io = 1};
+}
+
+/* What a trainer logs of two epochs. skip: batches 3 and 4 of epoch 0 are left out. seed: of epoch
+ * 1. *state: behind batch 6. */
+static char *log_of(int32_t world, int32_t rank, bool skip, uint64_t seed, insitu_state *state) {
+  size_t cap = 1 << 16, n = 0;
+  char *text = calloc(1, cap), line[400];
+  for (uint64_t e = 0; e < 2; e++) {
+    insitu_loader_desc d = desc_of(world, rank);
+    insitu_batch *b;
+    if (e) d.seed = seed;
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter *it = open_iter_or_fail(ld, &train);
+    assert_int_equal(insitu_iter_set_epoch(it, e, NULL), INSITU_OK);
+    if (skip && !e) assert_int_equal(insitu_iter_skip(it, 3, 2, NULL), INSITU_OK);
+    while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) {
+      assert_true(insitu_batch_receipt(b, line, sizeof line) < 300);
+      n += (size_t)snprintf(text + n, cap - n, "epoch %d, loss 0.5\n12:00 train: %s%s\n", (int)e,
+          line, b->index % 2 ? "" : " \r");
+      if (state && !e && b->index == 6) *state = b->after;
+      insitu_batch_release(&b);
+    }
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+  return text;
+}
+
+/* Writes a log to a file of this name. */
+static void write_log(const char *name, char *text) {
+  path = file_of(name, text, strlen(text));
+  free(text);
+}
+
+static void test_prove(void **state) {
+  (void)state;
+  begin();
+  write_log("a.log", log_of(1, 0, false, 5, NULL));
+  if (run_tool("prove %s -c %s", path, config)) fail_msg("%s%s", run_out, run_err);
+  assert_has(run_out, "22 batches of epochs 0 to 1 are as the configuration has them");
+  assert_int_equal(run_tool("prove %s -c %s --seed 6", path, config), 1);
+  assert_has(run_out, "a.log:2: the run went another way at batch 0 of epoch 0: its samples");
+  assert_int_equal(run_tool("prove %s -c %s --skip 1:9:1", path, config), 1);
+  assert_has(run_out, "batch 9 of epoch 1: it was delivered, and --skip leaves it out");
+  write_log("b.log", log_of(1, 0, false, 6, NULL)); /* another way from epoch 1 on */
+  assert_int_equal(run_tool("prove %s -c %s", path, config), 1);
+  assert_has(run_out, "at batch 0 of epoch 1");
+  assert_int_equal(run_tool("prove %s -c %s --json", path, config), 1);
+  assert_has(run_out, "\"epoch\": 1");
+}
+
+static void test_prove_ranks(void **state) {
+  (void)state;
+  begin();
+  char two[2][300];
+  for (int r = 0; r < 2; r++) {
+    write_log(r ? "rank1.log" : "rank0.log", log_of(2, r, true, 5, NULL));
+    snprintf(two[r], sizeof two[r], "%s", path);
+  }
+  if (run_tool("prove %s %s -c %s --skip 0:3:2 --batch-size 4", two[0], two[1], config))
+    fail_msg("%s%s", run_out, run_err);
+  assert_has(run_out, "20 batches of epochs 0 to 1");
+  assert_has(run_out, "2 batches were left out");
+  assert_int_equal(run_tool("prove %s -c %s --batch-size 4", two[0], config), 1);
+  assert_has(run_out, "at batch 5 of epoch 0: the run left out batches 3 to 4, which --skip does");
+  assert_int_equal(run_tool("prove %s -c %s --batch-size 4 --skip 0:3:1", two[0], config), 1);
+  assert_has(run_out, "the run left out batches 4 to 4");
+  assert_int_equal(run_tool("prove %s -c %s", two[0], config), 1); /* another global batch */
+  write_log("one.log", log_of(1, 0, false, 5, NULL));
+  char both[600];
+  snprintf(both, sizeof both, "%s %s", two[0], two[1]); /* bytes add up to those of a world of 1 */
+  if (run_tool("prove %s --against %s", both, path)) fail_msg("%s%s", run_out, run_err);
+  assert_has(run_out, "20 batches");
+  assert_has(run_out, "2 batches have no receipt in one of the logs");
+}
+
+/* Replaces the first `from` behind `after` in a log. */
+static void plant(char *text, const char *after, const char *from, const char *to) {
+  char *at = strstr(text, after);
+  assert_non_null(at);
+  at = strstr(at, from);
+  assert_non_null(at);
+  memcpy(at, to, strlen(to));
+}
+static void test_prove_planted(void **state) {
+  (void)state;
+  begin();
+  write_log("good.log", log_of(1, 0, false, 5, NULL));
+  char good[300];
+  snprintf(good, sizeof good, "%s", path);
+  char *text = log_of(1, 0, false, 5, NULL);
+  plant(text, "\"epoch\": 1, \"batch\": 7", "\"bytes\": \"", "\"bytes\": \"0123456789abcdef");
+  write_log("bytes.log", text);
+  assert_int_equal(run_tool("prove %s -c %s", path, config), 0); /* bytes are not derived */
+  assert_int_equal(run_tool("prove %s --against %s", path, good), 1);
+  assert_has(run_out, "at batch 7 of epoch 1: it has the samples of");
+  text = log_of(1, 0, false, 5, NULL);
+  plant(text, "\"epoch\": 0, \"batch\": 4", "\"anchors\": \"", "\"anchors\": \"0123456789abcdef");
+  write_log("anchors.log", text);
+  assert_int_equal(run_tool("prove %s -c %s", path, config), 1);
+  assert_has(run_out, "anchors.log:10: the run went another way at batch 4 of epoch 0");
+  text = log_of(1, 0, false, 5, NULL);
+  plant(text, "\"epoch\": 0, \"batch\": 4", "\"epoch_anchors\": \"",
+      "\"epoch_anchors\": \"0123456789abcdef");
+  write_log("running.log", text);
+  assert_int_equal(run_tool("prove %s -c %s", path, config), 1);
+  assert_has(run_out, "a batch before it was another one, or left out");
+  text = log_of(1, 0, false, 5, NULL);
+  plant(text, "\"epoch\": 0, \"batch\": 4", "\"batch\": 4", "\"batch\": x");
+  write_log("broken.log", text);
+  assert_int_equal(run_tool("prove %s -c %s", path, config), 1);
+  assert_has(run_err, "broken.log:10: this line is no receipt");
+  assert_int_equal(run_tool("prove %s -c %s --split all", good, config), 1);
+  assert_has(run_err, "there is no receipt of split all");
+  assert_int_equal(run_tool("prove"), 2);
+  assert_int_equal(run_tool("prove %s -c %s --skip 1:2", good, config), 2);
+  assert_int_equal(run_tool("prove /nowhere -c %s", config), 1);
+}
+
+static void test_prove_state(void **state) {
+  (void)state;
+  begin();
+  insitu_state s;
+  free(log_of(1, 0, true, 5, &s));
+  path = file_of("s.state", &s, sizeof s);
+  if (run_tool("prove %s -c %s", path, config)) fail_msg("%s%s", run_out, run_err);
+  assert_has(run_out, "epoch 0, 7 of 11 batches are over");
+  assert_has(run_out, "left out: batches 3 to 4");
+  assert_has(run_out, "its samples are those of the configuration");
+  assert_int_equal(run_tool("prove %s -c %s --json", path, config), 0);
+  assert_has(run_out, "\"same\": true");
+  assert_int_equal(run_tool("prove %s -c %s --seed 6", path, config), 1);
+  assert_has(run_err, "another value of seed");
+  s.bytes[100] ^= 1;
+  path = file_of("s.state", &s, sizeof s);
+  assert_int_equal(run_tool("prove %s -c %s", path, config), 1);
+  assert_has(run_err, "checksum");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_prove),
+      cmocka_unit_test(test_prove_ranks), cmocka_unit_test(test_prove_planted),
+      cmocka_unit_test(test_prove_state)};
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
