@@ -71,7 +71,7 @@ vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
 
 .PHONY: all help demo gallery examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint lib install
-.PHONY: clean test-consumers test-libtorch
+.PHONY: clean test-consumers test-containers test-libtorch
 .PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan programs-valgrind
 .DELETE_ON_ERROR:
 
@@ -97,6 +97,7 @@ help:
 	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
 	@echo 'make test-stores     reads from real servers of HTTP, S3, Google and Azure, started on this machine; ONLY="nginx radosgw"'
 	@echo 'make test-consumers  programs that use what make install installs: pkg-config, CMake, Meson, cc; exported symbols'
+	@echo 'make test-containers an epoch without io_uring, on a read-only root, with few descriptors, in control groups'
 	@echo 'make test-libtorch   installs libtorch, and trains a network of its for a few epochs (examples/17_libtorch.cpp)'
 	@echo 'make test-cuda-toolkit  compiles with the real CUDA, its own or the package index'"'"'s, and runs; no GPU is needed'
 	@echo 'make conformance     reads the archives, numcodecs fixtures and blosc chunks under DIR=, and compares'
@@ -316,6 +317,17 @@ test-stores: deps-test
 # Programs in empty folders that use what make install puts somewhere, and an update of the shared library under one of them
 test-consumers: deps-ci
 	@CC='$(CC)' CXX='$(CXX)' tests/consumers/run '$(BUILD)'
+
+# An epoch under what containers and clusters set: seccomp, read-only roots, few descriptors, control groups
+$(BUILD)/containers/confine: tests/containers/confine.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=gnu11 -D_GNU_SOURCE $(WARN) -O1 -o $@ $< $(LDFLAGS)
+$(BUILD)/containers/epoch: tests/containers/epoch.c insitubatch.h $(BUILD)/insitubatch.o
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=gnu11 -I. $(WARN) -O1 -o $@ $< $(BUILD)/insitubatch.o $(LDFLAGS) $(LIBS)
+test-containers: deps-test
+	@$(MAKE) --no-print-directory $(BUILD)/containers/confine $(BUILD)/containers/epoch
+	@tests/containers/run '$(BUILD)'
 
 # The dataset over DLPack that libtorch trains from, on the CPU. Not in CI: libtorch is large.
 test-libtorch: deps-test
