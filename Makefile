@@ -48,9 +48,10 @@ TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim 
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
 # Those that call only what is public: they are linked with the implementation, which is compiled once
-LINKED_TESTS = test_axes test_bad test_call test_corners test_decoded test_dlpack test_edges test_fixed test_grids test_join \
-  test_json test_kept test_launch test_list test_maps test_parts test_patches test_random test_receipts test_rows test_scan \
-  test_selection test_space test_state test_steps test_stores test_strings test_tool_runs
+LINKED_TESTS = test_axes test_bad test_call test_corners test_decoded test_diskcache test_dlpack test_edges test_fixed \
+  test_grids test_join test_json test_kept test_launch test_list test_maps test_parts test_patches test_random \
+  test_receipts test_rows test_scan test_selection test_space test_state test_steps test_stores test_strings \
+  test_tool_runs
 # Those that also look into a loader: they link the public functions, and compile only the private ones that they call
 INSIDE_TESTS = test_cf test_check test_dates test_index test_memory test_memory_store test_read test_tool test_tool_data
 # Those that open no loader: of the implementation, they compile only what they call

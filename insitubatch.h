@@ -484,8 +484,9 @@
  *   block_chunks (16)                            block_chunks (by a rule): the span of the shuffle
  *   prefetch_depth (2 batches)                   prefetch_depth (batches; default by their bytes)
  *   on_bad_chunk="fill"                          on_bad_chunk = INSITU_FILL
- *   cache_dir, cache_budget_bytes                cache_dir, cache_budget: encoded bytes; any number
- *                                                of processes share the directory
+ *   cache_dir, cache_budget_bytes                cache_dir, cache_budget: encoded bytes, or with
+ *                                                cache_decoded decoded ones; any number of
+ *                                                processes share the directory
  *   batch.sample_indices                         batch->sample_indices
  *   dataset.describe()                           insitu_loader_describe, insitu_loader_plan
  *
@@ -522,18 +523,33 @@
  *            alike                                                    "memory", "maps")
  *   caller   insitu_read: what it needs while it runs
  *
- *   CACHES. desc.cache_memory keeps decoded chunks for later epochs, of local archives, too: what
- *   is found there is neither read nor decoded. It is a part of memory_budget, shared by all
- *   iterators of the loader; no more is taken than all chunks of the variables need. The order of
- *   the epochs to come is known, so that the chunk goes that is used last: nearly no cache of the
- *   same size finds more. insitu_plan.hit_rate tells what share of its chunks an epoch finds once
- *   the cache is full: from the second epoch on, with several ranks a few epochs later. It is the
- *   share with INSITU_SCATTER; with INSITU_GATHER the kept chunks already answer repeats within a
- *   window, so that fewer uses come to the cache, and a lower share of them is found. insitu_stats
- *   counts cache_hits and cache_misses. Order, values and states are those without a cache. Give it
- *   room for many times max_inflight chunks. A chunk that is kept is decoded whole, also where
- *   batches show a part of it. Not kept are absent and damaged chunks, and arrays with a codec
- *   around their shards; of patches what came first stays.
+ *   CACHES. In memory: desc.cache_memory keeps decoded chunks for later epochs, of local archives,
+ *   too: what is found there is neither read nor decoded. It is a part of memory_budget, shared by
+ *   all iterators of the loader; no more is taken than all chunks of the variables need. The order
+ *   of the epochs to come is known, so that the chunk goes that is used last: nearly no cache of
+ *   the same size finds more. insitu_plan.hit_rate tells what share of its chunks an epoch finds
+ *   once the cache is full: from the second epoch on, with several ranks a few epochs later. It is
+ *   the share with INSITU_SCATTER; with INSITU_GATHER the kept chunks already answer repeats within
+ *   a window, so that fewer uses come to the cache, and a lower share of them is found.
+ *   insitu_stats counts cache_hits and cache_misses. Order, values and states are those without a
+ *   cache. Give it room for many times max_inflight chunks. A chunk that is kept is decoded whole,
+ *   also where batches show a part of it. Not kept are absent and damaged chunks, and arrays with a
+ *   codec around their shards; of patches what came first stays.
+ *
+ *   On disk: desc.cache_dir, within cache_budget, for later epochs and runs and for all processes
+ *   of a node. It keeps what a remote store sent, as it was sent: see REMOTE STORES. With
+ *   desc.cache_decoded = 1 it keeps chunks decoded, of local archives too (not of memory://): a
+ *   chunk that is found is one read, a check of its sum, and the copy of its rows, with no codec.
+ *   That pays where decoding is slow, or the archive lies on a slow or shared file system; decoded
+ *   chunks are larger than stored ones, by insitu_stats.bytes_decoded over bytes_read. Each chunk
+ *   in flight takes memory for one decoded chunk more. An entry belongs to one version of one
+ *   object (its ETag; of a file its number, length and times) and to the metadata that it was
+ *   decoded by: where any of these changes it is not used, and a damaged one is replaced. In each
+ *   run an object is looked at once, remote ones by a conditional request. A file that changed
+ *   within the last 2 seconds is kept for the run alone. Codecs of yours are known by their name
+ *   and configuration: what decodes otherwise needs another name. Kept as they are stored are
+ *   arrays with a codec around their shards or with chunks of several sizes, and virtual archives.
+ *   What a chunk takes may be at most an eighth of cache_budget. Both caches may be used at once.
  *
  *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
  *   opened, with values that do. While a loader opens, a fixed variable for a device also takes
@@ -804,9 +820,9 @@
  *   Consolidated metadata is one round trip, that of many arrays without it two or three.
  *
  *   cache_dir keeps what was read on a local disk, within cache_budget, for later epochs and runs
- *   and for other processes of the node. Its files are checked, and each object is asked for once
- *   in a run whether it is still the same. The directory may be lost at any time, and its users
- *   killed. NFS and the like are refused.
+ *   and for other processes of the node; as it was sent, or decoded (see CACHES). Its files are
+ *   checked, and each object is asked for once in a run whether it is still the same. The directory
+ *   may be lost at any time, and its users killed. NFS and the like are refused.
  *
  *   What guards the bytes of an object that several answers give. A server tells its version by an
  *   ETag (of any length), Last-Modified and the object's length. Reads of one object are compared
@@ -820,9 +836,9 @@
  *   Bodies that end with their connection, without a length, are not kept in cache_dir.
  *
  *   desc.options are settings as text. An unknown one is refused with the nearest name. So that one
- *   configuration serves a remote archive and its local copy, a local archive accepts cache_dir and
- *   the options of every remote store and uses none of them; the log (info) and
- *   insitu_loader_describe say so.
+ *   configuration serves a remote archive and its local copy, a local archive accepts the options
+ *   of every remote store, and cache_dir without cache_decoded, and uses none of them; the log
+ *   (info) and insitu_loader_describe say so.
  *
  *   options of all remote stores (default)
  *     connect_timeout (5s)           to reach a server
@@ -1519,9 +1535,12 @@ typedef struct insitu_loader_desc {
   const char *const *virtual_prefixes;
   uint64_t n_virtual_prefixes;
   /* local directory that keeps what a remote store sent, for later epochs and runs; NULL: none.
-   * A local archive does not use it */
+   * A local archive uses it with cache_decoded alone */
   const char *cache_dir;
   uint64_t cache_budget; /* bytes that it may hold (16 GiB) */
+  /* 1: cache_dir keeps chunks as they are decoded, those of local archives too; 0: as they are
+   * stored. See CACHES in the manual */
+  int32_t cache_decoded;
   /* Bytes of memory_budget that keep decoded chunks for later epochs (0): see CACHES in the manual.
    * insitu_plan.hit_rate tells what they are going to find */
   uint64_t cache_memory;
@@ -1877,7 +1896,7 @@ typedef struct insitu_stats {
    * asked to slow down (429, 503); second requests for an answer that was late; bytes of bodies
    * that arrived */
   uint64_t http_requests, retries, throttled, hedges, bytes_fetched;
-  /* of cache_dir: reads it answered, reads it did not, bytes it gave */
+  /* of cache_dir: reads, or decoded chunks, that it answered, and that it did not; bytes it gave */
   uint64_t disk_hits, disk_misses, disk_bytes;
   /* of cache_memory: uses of chunks that it answered, or that waited for a chunk that was being
    * read for it; other uses, each of which reads its chunk where rows show some of it */
@@ -17565,6 +17584,7 @@ struct insitu__store_tag {
   bool past_caches; /* in: the buffers may be filled past the processor's caches */
   bool whole;       /* in: a read from byte 0 on means the whole object, and needs no range */
   bool anew;        /* in: the cached copy is damaged: it is removed, and the server is asked */
+  bool past_front;  /* in: the cache in front neither has nor keeps these bytes */
 
   struct insitu__http_version version; /* out: of the object */
   uint64_t size;                       /* out: bytes of the whole object; UINT64_MAX: unknown */
@@ -17622,13 +17642,19 @@ struct insitu__store {
   const insitu_object **object;
   uint64_t n_objects;
 
-  void *own; /* what the store's section keeps: struct insitu__remote or insitu__zip */
+  /* What the store's section keeps: struct insitu__remote or insitu__zip, of a directory its
+   * path. */
+  void *own;
 
   /* The base store, where extents lie: of a base store, and of memory, NULL. A store over several
    * base stores has the one here that answers for all of them: see >>virtual. Who needs the base
    * store calls insitu__store_base. */
   struct insitu__store *base;
   struct insitu__virtual *pool; /* the several base stores; NULL: there is one, or none */
+  /* Of a store all of whose objects lie in one object of the base store: that object's key, and a
+   * text that makes keys of such objects unique. NULL: of others. */
+  const char *base_key;
+  char *base_prefix;
 
   struct insitu__store_memo **memo; /* growing array: see insitu__store_prefetch_await */
 
@@ -17713,7 +17739,7 @@ struct insitu__store_ops {
   /* Bytes of memory that one read may take besides its buffers. NULL: none. */
   uint64_t (*read_bytes)(const struct insitu__store *s);
 
-  /* Of a store whose objects come from servers. */
+  /* Of a store whose objects come from servers, but for whole_name. */
 
   bool remote; /* reads drop what a buffer would get whose base is NULL */
   /* Lets at least n requests be in flight. NULL: asking for many objects at once gains nothing. */
@@ -17724,7 +17750,8 @@ struct insitu__store_ops {
   uint64_t (*expect)(struct insitu__store *s, uint64_t reads, bool tuned);
   struct insitu__tune *(*tune)(struct insitu__store *s);
   void (*stats)(const struct insitu__store *s, insitu_stats *out);
-  /* Appends a name that no other store has; false: no memory. */
+  /* Of a base store. Appends a name that no other store has; false: no memory. NULL: it has none,
+   * and no cache stands in front of it. */
   bool (*whole_name)(const struct insitu__store *s, struct insitu__text_buffer *out);
 };
 
@@ -17904,7 +17931,8 @@ static insitu_status insitu__store_part_await(struct insitu__store *s,
       .pinnable = s->ops->verify || (tag && tag->pinnable),
       .past_caches = tag && tag->past_caches,
       .whole = tag && tag->whole && x->n == UINT64_MAX && !x->offset,
-      .anew = tag && tag->anew};
+      .anew = tag && tag->anew,
+      .past_front = tag && tag->past_front};
 
   *got = 0;
   insitu_status status =
@@ -18170,15 +18198,43 @@ static insitu_status insitu__store_list_await(struct insitu__store *s, const cha
 
 /* -- local directories -- */
 
-/* The version of a file, for reads that are pinned to each other. */
-static struct insitu__http_version insitu__store_file_version(
-    const struct insitu__ring_stamp *stamp) {
-  struct insitu__http_version version = insitu__http_no_version;
-  version.total = stamp->size;
-  version.etag = insitu__http_hash(5, (const char *)stamp, sizeof *stamp) | 1;
+/* Nanoseconds after which a file's times tell a further change: the coarsest clocks of files have
+ * ticks of 2 s (FAT). */
+#define INSITU__STORE_YOUNG (INT64_C(2) * 1000000000)
+
+/* Tells the version of a file, for reads that are pinned to each other and for a cache in front: an
+ * ETag of its number, length and times. The times have the resolution of a clock's tick: a file
+ * that was changed just now may change once more and keep them, so that for a cache its ETag is
+ * weak, and says nothing in a later run. */
+static void insitu__store_file_version(
+    const struct insitu__ring_stamp *stamp, bool fronted, struct insitu__store_tag *tag) {
+  struct timespec now;
+  clock_gettime(CLOCK_REALTIME, &now);
+  int64_t at = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+  bool young = fronted && stamp->changed > at - INSITU__STORE_YOUNG;
+
+  snprintf(tag->etag, sizeof tag->etag, "%s\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"",
+      young ? "W/" : "", stamp->inode, stamp->size, (uint64_t)stamp->modified,
+      (uint64_t)stamp->changed);
+  tag->version = insitu__http_no_version;
+  insitu__http_version_etag(&tag->version, tag->etag, strlen(tag->etag));
+  tag->version.total = tag->size = stamp->size;
   int64_t seconds = stamp->modified / 1000000000 - (stamp->modified % 1000000000 < 0);
-  version.modified = insitu__http_version_modified(seconds);
-  return version;
+  tag->version.modified = insitu__http_version_modified(seconds);
+}
+
+/* Whether a file still has the ETag of the tag. What cannot be looked at is read, and that tells
+ * why. */
+static bool insitu__store_file_holds_await(
+    struct insitu__store *s, const char *key, struct insitu__store_tag *tag) {
+  struct insitu__ring_stamp stamp = {0};
+  char etag[sizeof tag->etag];
+
+  memcpy(etag, tag->etag, sizeof etag);
+  if (insitu__reactor_read_stamped_await(s->reactor, s->dirfd, key, 0, NULL, 0, &stamp) < 0)
+    return false;
+  insitu__store_file_version(&stamp, s->front, tag);
+  return !strcmp(etag, tag->etag);
 }
 
 /* See struct insitu__store_ops. */
@@ -18187,8 +18243,7 @@ static bool insitu__store_file_stamp_now(int fd, struct insitu__store_tag *tag) 
   struct stat info;
   if (fstat(fd, &info)) return false;
   stamp = insitu__ring_stamp_of(&info);
-  tag->size = stamp.size;
-  tag->version = insitu__store_file_version(&stamp);
+  insitu__store_file_version(&stamp, false, tag);
   return true;
 }
 
@@ -18196,16 +18251,20 @@ static insitu_status insitu__store_file_read_await(struct insitu__store *s, cons
     uint64_t offset, struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag,
     uint64_t *got, insitu_error *err) {
   struct insitu__ring_stamp stamp = {0};
-  bool asks = tag && (tag->pin || tag->pinnable);
+  bool asks = tag && (tag->pin || tag->pinnable || s->front);
 
+  *got = 0;
+  if (tag && s->front) {
+    tag->unchanged = tag->etag[0] && insitu__store_file_holds_await(s, key, tag);
+    if (tag->unchanged) return INSITU_OK;
+  }
   int64_t n = insitu__reactor_read_stamped_await(
       s->reactor, s->dirfd, key, offset, iov, n_iov, asks ? &stamp : NULL);
   bool changed = tag && tag->pin && (n == -ENOENT || n == -ENOTDIR);
   if (n < 0 && !changed) return insitu__store_failed(s, key, (int)-n, err);
 
   if (asks && !changed) {
-    tag->version = insitu__store_file_version(&stamp);
-    tag->size = stamp.size;
+    insitu__store_file_version(&stamp, s->front, tag);
     changed = tag->pin && tag->version.etag != tag->pin->version.etag;
   }
   if (changed)
@@ -18384,7 +18443,37 @@ static insitu_status insitu__store_file_list_await(struct insitu__store *s, cons
 }
 
 static void insitu__store_file_close(struct insitu__store *s) {
-  close(s->dirfd);
+  if (s->dirfd >= 0) close(s->dirfd);
+  insitu__mem_free(s->own);
+}
+
+/* Makes a path absolute, by its text alone: the directory need not be there. Its parts "." and ".."
+ * go. False: no memory. */
+static bool insitu__store_file_absolute(const char *path, struct insitu__text_buffer *out) {
+  char here[INSITU__MAX_KEY] = "";
+  const char *part[2] = {here, path};
+
+  if (path[0] != '/' && !getcwd(here, sizeof here)) here[0] = 0;
+  insitu__text_buffer_bytes(out, "file://", 7);
+  uint64_t root = out->n;
+  for (int i = 0; i < 2; i++)
+    for (const char *p = part[i]; *p && !out->failed;) {
+      uint64_t n = strcspn(p, "/");
+      bool up = n == 2 && p[0] == '.' && p[1] == '.';
+      while (up && out->n > root && out->text[--out->n] != '/') continue;
+      if (n && !up && !(n == 1 && p[0] == '.')) {
+        insitu__text_buffer_bytes(out, "/", 1);
+        insitu__text_buffer_bytes(out, p, n);
+      }
+      p += n + (p[n] != 0);
+    }
+  return insitu__text_buffer_bytes(out, "", 0) && !out->failed;
+}
+
+/* See struct insitu__store_ops. */
+static bool insitu__store_file_whole_name(
+    const struct insitu__store *s, struct insitu__text_buffer *out) {
+  return s->own && insitu__store_file_absolute(s->own, out);
 }
 
 static const struct insitu__store_ops insitu__store_file_ops = {
@@ -18394,6 +18483,7 @@ static const struct insitu__store_ops insitu__store_file_ops = {
     .stamp_now = insitu__store_file_stamp_now,
     .list_await = insitu__store_file_list_await,
     .close = insitu__store_file_close,
+    .whole_name = insitu__store_file_whole_name,
 };
 
 /* Opens a directory. Blocks for as long as the file system takes to look it up. */
@@ -18420,6 +18510,8 @@ static insitu_status insitu__store_file_open(
   }
   s->ops = &insitu__store_file_ops;
   s->dirfd = fd;
+  s->own = insitu__mem_text(path, strlen(path));
+  if (!s->own) return insitu__store_no_memory(err);
   struct statfs fs;
   s->nowait = fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC ? 0 : INSITU__BASE_RWF_NOWAIT;
   return INSITU_OK;
@@ -18655,6 +18747,7 @@ static void insitu__store_close(struct insitu__store *s) {
   if (s->ops) s->ops->close(s);
   insitu__mem_free(s->url);
   insitu__mem_free(s->front_name);
+  insitu__mem_free(s->base_prefix);
   memset(s, 0, sizeof *s);
 }
 
@@ -18668,9 +18761,11 @@ static insitu_status insitu__store_get_whole_await(struct insitu__store *s, cons
   *n = 0;
   insitu_status status = insitu__store_check_key(key, err);
   if (status < 0) return status;
-  if (s->ops->get_await) return s->ops->get_await(s, key, limit, text, n, err);
+  if (s->ops->get_await && !s->front) return s->ops->get_await(s, key, limit, text, n, err);
 
-  for (uint64_t cap = 16384; !status; cap *= 2) { /* most metadata is smaller */
+  /* Most metadata is smaller. Each further read from a server is a round trip. */
+  uint64_t first = s->ops->get_await ? 65536 : 16384, more = s->ops->get_await ? 8 : 2;
+  for (uint64_t cap = first; !status; cap *= more) {
     cap = insitu__base_min(cap, limit + 1);
     char *larger = insitu__mem_realloc(buf, cap + 1);
     if (!larger) {
@@ -20512,8 +20607,13 @@ static insitu_status insitu__zip_init(struct insitu__store *s, const char *name,
     zip->name = insitu__mem_text(name, n_name);
     zip->root = insitu__mem_text(root, n);
     zip->base.reactor = s->reactor;
+    s->base_key = zip->name;
+    s->base_prefix = insitu__mem_alloc(1, n_name + n + 4);
+    /* two slashes stand in no key: a member is no object of the base store */
+    if (zip->name && zip->root && s->base_prefix)
+      snprintf(s->base_prefix, n_name + n + 4, "%s//%s%s", zip->name, zip->root, n ? "/" : "");
   }
-  if (!zip || !zip->name || !zip->root) return insitu__store_no_memory(err);
+  if (!zip || !zip->name || !zip->root || !s->base_prefix) return insitu__store_no_memory(err);
   return zip->root[0] ? insitu__store_check_key(zip->root, err) : INSITU_OK;
 }
 
@@ -20590,12 +20690,15 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
 
 /* >>disk --------------------------------------------------------------------------------------- */
 /* A cache on a local disk of what a remote store sent: the bytes of each read in a file of its own,
- * in a directory that several loaders and processes may use at once.
+ * in a directory that several loaders and processes may use at once. With cache_decoded, chunks of
+ * the loader's arrays are kept as they are decoded; what else is read, such as metadata and indexes
+ * of shards, is kept as it was sent, of local archives too.
  *
  *   DIR/insitubatch-cache   the marker: names the directory a cache, counts the bytes in use, and
  *                           is what locks are taken on
  *   DIR/xx/...              entries; the name is a hash of the store's name, the key, the offset
- *                           and the length of the read
+ *                           and the length of the read; or of a decoded chunk's number in its
+ *                           object, its length and its form, see struct insitu__zarr_array
  *   DIR/tmp/...             files that are being written; only their maker touches young ones
  *
  * The life of an entry:
@@ -20613,8 +20716,8 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  *     not used for longest, and the budget is nearly spent --> removed
  *
  * An entry is a header, which says in full what it holds and of which object, and the bytes that
- * were read. Both carry a crc32c, so what a killed process, a full disk or a power loss left behind
- * is found, and read from the server instead.
+ * were read or decoded. Both carry a crc32c, so what a killed process, a full disk or a power loss
+ * left behind is found, and read from the server instead.
  *
  * Entries appear, are replaced and go only under the lock of the count, and the count is written
  * after. So the sum of all files never exceeds the count, and the count never exceeds the budget. A
@@ -20630,15 +20733,23 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  * body that only the end of its connection ended is not kept: it may have been cut off, and would
  * be served for ever.
  *
+ * A decoded chunk is trusted by the same rules: its entry says of which version of the object it
+ * was decoded. What has to be revalidated asks with the read of the stored chunk, which brings
+ * nothing where the ETag still holds. The index of a shard is always read before, and its version
+ * is then known; so is that of a zip file, whose members have no ETag of their own. A file's ETag
+ * is made of its number, length and times (insitu__store_file_version).
+ *
  * State: struct insitu__disk, one per loader, opened before its reactor's coroutines use it and
  * closed after them. Threads: the _await functions run on these coroutines and suspend; jobs on
  * workers touch files. Nothing that is wrong with the directory fails a read. */
 #define INSITU__DISK_MARKER "insitubatch-cache"
 #define INSITU__DISK_MAGIC "insitubatch cache 1\n" /* the marker begins so */
 #define INSITU__DISK_ENTRY "insitu\nc"             /* an entry begins so, without the NUL */
-#define INSITU__DISK_VERSION 2                     /* of an entry */
+#define INSITU__DISK_VERSION 3                     /* of an entry */
 /* A file counts as a multiple of so many bytes. */
 #define INSITU__DISK_BLOCK 4096u
+/* The header of an entry, its names included, is shorter than this, but for very long names. */
+#define INSITU__DISK_ROOM 4096u
 /* Fewer bytes are checked on the reactor's thread, in 6 us; more by a worker. */
 #define INSITU__DISK_INLINE (64u << 10)
 /* Objects whose versions a loader remembers: 32 bytes each. */
@@ -20675,8 +20786,9 @@ struct __attribute__((packed)) insitu__disk_header {
   uint32_t stamp_crc;
 
   uint32_t payload_crc;
-  uint64_t offset, asked; /* the range that was asked for */
-  uint64_t size, payload; /* bytes of the whole object; bytes that were read */
+  uint64_t offset, asked; /* the range that was asked for, or see struct insitu__disk_id */
+  uint64_t form;
+  uint64_t size, payload; /* bytes of the whole object; bytes that follow */
   uint32_t n_name, n_key, n_etag;
   uint64_t etag_hash; /* of the object's ETag, which may be too long to be kept */
   uint32_t modified, flags;
@@ -20727,10 +20839,12 @@ struct insitu__disk {
   atomic_uint serial;                             /* of names in tmp */
 };
 
-/* What an entry is of: a range of an object. */
+/* What an entry is of: a range of an object. Or, where form is not 0, of a decoded chunk of so many
+ * bytes: offset is the chunk's number in the object, which may be a shard, and form that of struct
+ * insitu__zarr_array. */
 struct insitu__disk_id {
   const char *name, *key;
-  uint64_t offset, asked;
+  uint64_t offset, asked, form;
 };
 
 /* What an entry's header says beside that. */
@@ -20757,8 +20871,12 @@ struct insitu__disk_read {
   int64_t at;         /* when the server was asked, ns since 1970; 0: it was not */
   int error;          /* of a job; -1: the entry does not fit the budget */
   bool found, intact; /* there is a file; its checksum is right */
+  bool asks;          /* a decoded chunk: a read revalidates its entry */
+  bool member;        /* it comes from a member of a zip file, whose reads tell no version */
+  struct iovec own;   /* of a decoded chunk: what `to` points to */
   char path[INSITU__DISK_PATH];
-  struct iovec iov[]; /* one more than the caller's, and behind them the header */
+  /* One more than the caller's; behind them the header and, for a decoded chunk, its key. */
+  struct iovec iov[];
 };
 
 static int64_t insitu__disk_now(void) { /* ns since 1970 */
@@ -20772,6 +20890,7 @@ static void insitu__disk_path(const struct insitu__disk_id *id, char path[INSITU
   for (uint64_t i = 0; i < 2; i++) {
     h[i] = insitu__store_hash(insitu__store_hash(i, id->name), id->key);
     h[i] = insitu__order_mix(insitu__order_mix(h[i] ^ id->offset) ^ id->asked);
+    if (id->form) h[i] = insitu__order_mix(h[i] ^ id->form);
   }
   snprintf(path, INSITU__DISK_PATH, "%02x/%014" PRIx64 "%016" PRIx64, (unsigned)(h[0] >> 56),
       h[0] & (UINT64_MAX >> 8), h[1]);
@@ -20813,6 +20932,7 @@ static void insitu__disk_header(struct insitu__disk_header *h, const struct insi
       .payload_crc = e->crc,
       .offset = id->offset,
       .asked = id->asked,
+      .form = id->form,
       .size = e->version.total,
       .payload = e->payload,
       .n_name = (uint32_t)strlen(id->name),
@@ -20841,11 +20961,12 @@ static bool insitu__disk_parse(const struct insitu__disk_header *h, uint64_t n,
   if (n < head || memcmp(h->magic, INSITU__DISK_ENTRY, sizeof h->magic) ||
       h->format != INSITU__DISK_VERSION || h->crc != insitu__disk_header_crc(h, head))
     return false;
-  if (h->offset != id->offset || h->asked != id->asked || h->n_name != name || h->n_key != key ||
-      memcmp(text, id->name, name) || memcmp(text + name, id->key, key))
+  if (h->offset != id->offset || h->asked != id->asked || h->form != id->form ||
+      h->n_name != name || h->n_key != key || memcmp(text, id->name, name) ||
+      memcmp(text + name, id->key, key))
     return false;
-  if (h->payload != n - head || h->payload > id->asked || h->n_etag >= sizeof h->etag ||
-      h->flags > (INSITU__DISK_WEAK | INSITU__DISK_SETTLED))
+  if (h->payload != n - head || h->payload > id->asked || (id->form && h->payload != id->asked) ||
+      h->n_etag >= sizeof h->etag || h->flags > (INSITU__DISK_WEAK | INSITU__DISK_SETTLED))
     return false;
 
   memset(e, 0, sizeof *e);
@@ -21225,11 +21346,21 @@ static void insitu__disk_evict_coro(void *arg) {
   d->evicting = false;
 }
 
+/* Whether an entry that counts as so many bytes is kept at all. */
+static bool insitu__disk_keeps(const struct insitu__disk *d, uint64_t charge) {
+  return charge <= d->desc.budget / 8;
+}
+
+/* What an entry of a decoded chunk of so many bytes counts as, at most. */
+static uint64_t insitu__disk_chunk_charge(uint64_t bytes) {
+  return insitu__disk_charge(bytes + INSITU__DISK_ROOM);
+}
+
 static void insitu__disk_write_await(struct insitu__disk_read *r) {
   struct insitu__disk *d = r->disk;
   int64_t now = insitu__base_now();
   uint64_t charge = insitu__disk_charge(r->head + r->entry.payload);
-  if (d->read_only || charge > d->desc.budget / 8 || now < d->write_again) return;
+  if (d->read_only || !insitu__disk_keeps(d, charge) || now < d->write_again) return;
   insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
   if (!r->error) d->written++;
   if (r->error > 0) insitu__disk_trouble(d, "an entry cannot be written", r->error);
@@ -21250,16 +21381,22 @@ static void insitu__disk_stamp_await(struct insitu__disk_read *r) {
     insitu__disk_trouble(r->disk, "an entry cannot be marked as used", r->error);
 }
 
-/* Reads the entry into the caller's buffers; true if there is one, and it is intact. */
-static bool insitu__disk_find_await(struct insitu__disk_read *r) {
+/* Reads the entry into the caller's buffers; true if there is one. Whether it is intact is not
+ * known before insitu__disk_check_job. */
+static bool insitu__disk_load_await(struct insitu__disk_read *r) {
   struct insitu__disk *d = r->disk;
   int64_t n = insitu__reactor_read_file_await(
       d->reactor, d->dirfd, r->path, 0, r->iov, insitu__disk_vector(r, r->id.asked));
   r->found = n >= 0;
   if (n < 0 && n != -ENOENT) insitu__disk_trouble(d, "an entry cannot be read", (int)-n);
-  if (n < 0 || !insitu__disk_parse(r->header, (uint64_t)n, &r->id, &r->entry)) return false;
+  return n >= 0 && insitu__disk_parse(r->header, (uint64_t)n, &r->id, &r->entry);
+}
+
+/* The same; true if there is one, and it is intact. */
+static bool insitu__disk_find_await(struct insitu__disk_read *r) {
+  if (!insitu__disk_load_await(r)) return false;
   if (r->entry.payload < INSITU__DISK_INLINE) insitu__disk_check_job(r, 0);
-  else insitu__reactor_work_await(d->reactor, insitu__disk_check_job, r);
+  else insitu__reactor_work_await(r->disk->reactor, insitu__disk_check_job, r);
   return r->intact;
 }
 
@@ -21431,8 +21568,16 @@ static struct insitu__disk_read *insitu__disk_read_begin(struct insitu__disk *d,
   return r;
 }
 
+/* A zero is fine. */
+static void insitu__disk_read_end(struct insitu__disk_read *r) {
+  if (!r) return;
+  r->next = r->disk->idle;
+  r->disk->idle = r;
+}
+
 /* Reads as base's read_await does, from the disk where that has the bytes. A caller that
- * revalidates itself (tag->etag), or drops bytes, gets the server's answer. */
+ * revalidates itself (tag->etag), drops bytes or keeps what it makes of them (tag->past_front) gets
+ * the server's answer. */
 static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insitu__store *base,
     const char *key, uint64_t offset, struct iovec *iov, unsigned n_iov,
     struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
@@ -21440,16 +21585,104 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
   struct insitu__disk_read *r = NULL;
   if (!tag) tag = &own;
   const char *name = base->front_name ? base->front_name : d->name;
-  if (!tag->etag[0]) r = insitu__disk_read_begin(d, name, key, offset, iov, n_iov);
+  if (!tag->etag[0] && !tag->past_front)
+    r = insitu__disk_read_begin(d, name, key, offset, iov, n_iov);
   if (!r) return insitu__store_base_await(base, key, offset, iov, n_iov, tag, got, err);
 
   *got = 0;
   tag->cached = false;
   insitu_status status = insitu__disk_serve_await(r, base, tag, got, err);
   if (status == INSITU_TIMEOUT) status = insitu__disk_fetch_await(r, base, "", tag, got, err);
-  r->next = d->idle;
-  d->idle = r;
+  insitu__disk_read_end(r);
   return status;
+}
+
+/* -- decoded chunks, for >>tile -- */
+
+/* Begins with a decoded chunk, whose place is the `bytes` bytes at `to`. s, key: where it is
+ * stored; number, form: see struct insitu__disk_id. NULL: it is none for the cache. */
+static struct insitu__disk_read *insitu__disk_chunk_begin(const struct insitu__store *s,
+    const char *key, uint64_t number, uint64_t form, void *to, uint64_t bytes) {
+  struct insitu__disk *d = (s->base ? s->base : s)->front;
+  struct iovec iov = {to, bytes};
+  struct insitu__disk_read *r =
+      insitu__disk_read_begin(d, d->name, s->base ? s->base_key : key, 0, &iov, 1);
+  if (!r) return NULL;
+
+  char *own = (char *)r->header + insitu__disk_header_bytes(d->name, "") + INSITU__MAX_KEY;
+  int n = snprintf(own, INSITU__MAX_KEY, "%s%s", s->base ? s->base_prefix : "", key);
+  r->own = iov;
+  r->member = s->base;
+  r->to = &r->own;
+  r->id = (struct insitu__disk_id){
+      .name = d->name, .key = own, .offset = number, .asked = bytes, .form = form};
+  r->head = insitu__disk_header_bytes(d->name, own);
+  if (n >= INSITU__MAX_KEY) {
+    insitu__disk_read_end(r);
+    return NULL;
+  }
+  insitu__disk_path(&r->id, r->path);
+  return r;
+}
+
+/* Reads the entry to where the chunk goes; true if there is one for this chunk. Whether it is
+ * intact is not known before insitu__disk_check_job. */
+static bool insitu__disk_chunk_find_await(struct insitu__disk_read *r) {
+  bool found = insitu__disk_load_await(r);
+  r->asks = found && r->entry.etag[0];
+  return found;
+}
+
+/* The entry is not known to be what the store has. Lets the read of the stored chunk bring nothing
+ * if it still is, which tag->unchanged tells. */
+static void insitu__disk_chunk_ask(struct insitu__disk_read *r, struct insitu__store_tag *tag) {
+  r->at = insitu__disk_now();
+  if (r->asks) memcpy(tag->etag, r->entry.etag, sizeof r->entry.etag);
+}
+
+/* The entry is damaged. */
+static void insitu__disk_chunk_forget(struct insitu__disk_read *r) {
+  r->asks = false;
+}
+
+/* The entry was served: marks it as used and, where the store was asked, as confirmed. */
+static void insitu__disk_chunk_hit_await(struct insitu__disk_read *r) {
+  struct insitu__store_tag tag;
+  uint64_t got;
+  (void)insitu__disk_hit_await(r, r->at ? r->at : insitu__disk_now(), &tag, &got);
+}
+
+/* The stored chunk was read, and tag tells of which version. INSITU_E_CHANGED: it does not belong
+ * to what was served before. */
+static insitu_status insitu__disk_chunk_learn(
+    struct insitu__disk_read *r, const struct insitu__store_tag *tag, insitu_error *err) {
+  struct insitu__disk_entry *e = &r->entry;
+  const struct insitu__store_seen *known = insitu__disk_known(r);
+
+  memset(e, 0, sizeof *e);
+  r->asks = false;
+  if (r->member) { /* the zip file's index was read, and told its version */
+    e->version = insitu__http_no_version;
+    if (known->hash == r->hash) e->version = known->version;
+    return INSITU_OK;
+  }
+  e->version = tag->version;
+  if (insitu__disk_relation(r, &tag->version) == INSITU__HTTP_OTHER)
+    return insitu__disk_changed(
+        r, "is not the object that the cache has parts of (its ETag, date or size changed)", err);
+  insitu__disk_remember(r, &tag->version);
+  if (insitu__http_etag_usable(tag->etag)) memcpy(e->etag, tag->etag, strlen(tag->etag));
+  return INSITU_OK;
+}
+
+/* The chunk was decoded: keeps it. */
+static void insitu__disk_chunk_keep_await(struct insitu__disk_read *r) {
+  struct insitu__disk_entry *e = &r->entry;
+
+  r->disk->misses++;
+  e->confirmed = e->used = r->at;
+  e->payload = r->id.asked;
+  insitu__disk_write_await(r);
 }
 
 /* -- opening -- */
@@ -24712,6 +24945,11 @@ struct insitu__zarr_array {
 
   char separator;
   bool key_c; /* chunk keys begin with "c", as in "c/0/0"; else "0.0" */
+
+  /* A hash of the metadata that decide what a stored chunk decodes to. Shape and attributes do not:
+   * an archive may grow. 0: they are not kept decoded. Chunks of one array then have several sizes,
+   * or a codec around a shard hides which of its parts are absent. */
+  uint64_t form;
 };
 
 /* Frees what the codecs of a chain own. */
@@ -26124,6 +26362,26 @@ static insitu_status insitu__zarr_begin(const struct insitu__zarr_reader *r) {
       r, "node_type", insitu__zarr_get(r, "node_type"), "\"array\" is needed here");
 }
 
+/* Sets a->form. */
+static insitu_status insitu__zarr_form(const struct insitu__zarr_reader *r) {
+  static const char *const names[2][6] = {
+      {"dtype", "chunks", "compressor", "filters", "order", "fill_value"},
+      {"data_type", "chunk_grid", "codecs", "fill_value", NULL, NULL}};
+  uint64_t h = (uint64_t)r->a->format;
+
+  for (int k = 0; k < r->a->codecs.n; k++)
+    if (r->a->codecs.codec[k].kind == INSITU__CODEC_SHARD) return INSITU_OK;
+  if (r->a->varies || r->a->spread) return INSITU_OK;
+  for (int i = 0; i < 6 && names[r->a->format - 2][i]; i++) {
+    uint64_t n = 0;
+    int value = insitu__zarr_get(r, names[r->a->format - 2][i]);
+    const char *text = value < 0 ? "" : insitu__text_json_span(r->j, value, &n);
+    h = insitu__http_hash(h, text, n);
+  }
+  r->a->form = h | 1;
+  return INSITU_OK;
+}
+
 /* A step of reading an array's metadata. */
 typedef insitu_status insitu__zarr_step(const struct insitu__zarr_reader *r);
 
@@ -26136,12 +26394,12 @@ static insitu_status insitu__zarr_read(struct insitu__zarr_array *a, const char 
   /* A step builds on what the steps before it have found. */
   static insitu__zarr_step *const v2[] = {insitu__zarr_begin, insitu__zarr_shape,
       insitu__zarr_v2_chunks, insitu__zarr_v2_dtype, insitu__zarr_v2_layout, insitu__zarr_v2_codecs,
-      insitu__zarr_v2_objects, insitu__zarr_fill, insitu__zarr_layout, insitu__zarr_names,
-      insitu__zarr_keep_attributes, NULL};
+      insitu__zarr_v2_objects, insitu__zarr_fill, insitu__zarr_layout, insitu__zarr_form,
+      insitu__zarr_names, insitu__zarr_keep_attributes, NULL};
   static insitu__zarr_step *const v3[] = {insitu__zarr_begin, insitu__zarr_v3_keys,
       insitu__zarr_shape, insitu__zarr_v3_grid, insitu__zarr_v3_dtype, insitu__zarr_v3_chunk_keys,
-      insitu__zarr_v3_codecs, insitu__zarr_fill, insitu__zarr_layout, insitu__zarr_names,
-      insitu__zarr_keep_attributes, NULL};
+      insitu__zarr_v3_codecs, insitu__zarr_fill, insitu__zarr_layout, insitu__zarr_form,
+      insitu__zarr_names, insitu__zarr_keep_attributes, NULL};
   struct insitu__zarr_reader r = {.j = j,
       .node = node,
       .attributes = attributes,
@@ -26362,6 +26620,16 @@ static uint64_t insitu__zarr_object_of(
     object[d] = insitu__grid_tile(
         a->object.grid[d], a->object.chunk[d], insitu__zarr_tile_begin(a, d, tile[d]));
     number = number * insitu__zarr_objects(a, d) + object[d];
+  }
+  return number;
+}
+
+/* The number, in its object, of the chunk at `tile` of the array's grid. */
+static uint64_t insitu__zarr_inner_of(const struct insitu__zarr_array *a, const uint64_t *tile) {
+  uint64_t number = 0;
+  for (unsigned d = 0; a->n_levels && d < a->ndim; d++) {
+    uint64_t per = insitu__base_max(1, a->object.chunk[d] / a->chunk[d]);
+    number = number * per + tile[d] % per;
   }
   return number;
 }
@@ -27326,7 +27594,7 @@ static insitu_status insitu__source_open_disk(
     struct insitu__source *x, struct insitu__disk_desc *desc, insitu_error *err) {
   struct insitu__store *base = insitu__store_base(&x->store);
   struct insitu__text_buffer name = {0};
-  if (base->ops->whole_name(base, &name)) desc->name = name.text;
+  if (base->ops->whole_name && base->ops->whole_name(base, &name)) desc->name = name.text;
   desc->never = base->cached;
   desc->any_etag = base->any_etag;
   insitu_status status = insitu__disk_open(&x->disk, base->reactor, desc, err);
@@ -27339,13 +27607,23 @@ static insitu_status insitu__source_open_disk(
   return INSITU_OK;
 }
 
-/* Opens the archive that desc names. disk: the cache's dir, budget and log; one in front of a local
- * archive is not opened. insitu__source_close in any case. */
+/* Whether a cache stands in front of the store: not of memory, and of local archives only where
+ * chunks are kept decoded. */
+static bool insitu__source_caches(const insitu_loader_desc *desc, const struct insitu__store *s) {
+  const struct insitu__store *base = s->base ? s->base : s;
+  /* Chunks of virtual archives are kept as they are stored: the version of one is that of another
+   * object, which only its read finds. */
+  if (!desc->cache_dir || !base->ops || !base->ops->whole_name) return false;
+  return base->ops->remote || (desc->cache_decoded && !s->pool);
+}
+
+/* Opens the archive that desc names. disk: the cache's dir, budget and log.
+ * insitu__source_close in any case. */
 static insitu_status insitu__source_open_await(struct insitu__source *x,
     struct insitu__reactor *reactor, const insitu_loader_desc *desc, struct insitu__disk_desc *disk,
     insitu_error *err) {
   insitu_status status = insitu__source_open_store(&x->store, reactor, desc, err);
-  if (!status && disk->dir && insitu__store_is_remote(&x->store))
+  if (!status && insitu__source_caches(desc, &x->store))
     status = insitu__source_open_disk(x, disk, err);
   return status ? status : insitu__group_open_await(&x->group, &x->store, err);
 }
@@ -38691,6 +38969,7 @@ struct insitu__loader_tile {
   bool *wanted;            /* per variable: it is of this array and shows this field */
   struct iovec *iov;
   unsigned char *buffer;             /* encoded bytes; mapped at first use */
+  unsigned char *keep;               /* a decoded chunk for cache_dir; mapped at first use */
   struct insitu__loader_entry *list; /* see >>rows */
 
   struct insitu__loader_patches *patches; /* see >>rows; NULL: samples have no patches */
@@ -38709,6 +38988,7 @@ struct insitu__loader_tile {
   struct insitu__decoded_entry *entry;
   unsigned char *cell;
   bool fills, filled;
+  struct insitu__disk_read *disk; /* its entry in cache_dir, while it is fetched; or NULL */
   uint64_t chunk, field;
   uint64_t base;      /* number of the epoch's first batch */
   uint64_t number;    /* of the batch whose row touched the tile first */
@@ -38951,6 +39231,7 @@ struct insitu_iter {
 /* Bytes and numbers that the configuration needs: see insitu__config_footprint. */
 struct insitu__loader_footprint {
   uint64_t buffer_bytes;            /* encoded bytes of one chunk */
+  uint64_t keep_bytes;              /* decoded bytes of a chunk that cache_dir keeps */
   uint64_t whole_bytes;             /* of insitu__loader_scratch.whole */
   uint64_t list_entries;            /* of a tile's row list */
   uint64_t inflight_bytes;          /* everything that chunks in flight take */
@@ -39128,6 +39409,13 @@ static void insitu__loader_peak(atomic_uint_least64_t *peak, uint64_t now) {
   while (now > seen && !atomic_compare_exchange_weak_explicit(
                            peak, &seen, now, memory_order_relaxed, memory_order_relaxed))
     continue;
+}
+
+/* Whether cache_dir keeps decoded chunks of the array. */
+static bool insitu__loader_keeps(const insitu_loader *ld, const struct insitu__geometry_array *a) {
+  return ld->config.cache_decoded && ld->source.disk.reactor && a->zarr.form &&
+         !ld->source.store.pool &&
+         insitu__disk_keeps(&ld->source.disk, insitu__disk_chunk_charge(a->chunk_bytes));
 }
 
 /* Of the epoch that the tile is read for. */
@@ -42507,6 +42795,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(device_budget, U64, DEFAULT, 0),
     INSITU__CONFIG_FIELD(cache_dir, TEXT, DESC, 0),
     INSITU__CONFIG_FIELD(cache_budget, U64, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(cache_decoded, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(cache_memory, U64, DEFAULT, 0),
     INSITU__CONFIG_FIELD_WORD(io, insitu__config_io_words, MACHINE, INSITU_IO_EPOLL),
     INSITU__CONFIG_FIELD(inline_io, FLAG, DEFAULT, 0),
@@ -43012,6 +43301,10 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
         "sample_from and sample_to or "
         "sample_start and sample_stop, and in each split either from and to or the others");
 
+  if (d->cache_decoded && (!d->cache_dir || !*d->cache_dir))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: cache_decoded says how cache_dir keeps chunks, and there is no cache_dir; name one");
+
   status = insitu__geometry_check(d, err);
   return status ? status : insitu__config_check_outputs(d, err);
 }
@@ -43186,9 +43479,9 @@ static uint64_t insitu__config_indexes(const struct insitu__geometry_array *a, u
   return sum;
 }
 
-/* Whether cache_dir is used: a local archive is not copied to another local disk. */
+/* Whether cache_dir is used. */
 static bool insitu__config_caches(const insitu_loader *ld) {
-  return ld->config.cache_dir && insitu__store_is_remote(&ld->source.store);
+  return insitu__source_caches(&ld->config, &ld->source.store);
 }
 
 /* max_inflight where the user set none. each: bytes that one chunk in flight takes. Few large
@@ -43231,6 +43524,8 @@ static uint64_t insitu__config_footprint_arrays(insitu_loader *ld) {
     f->buffer_bytes =
         insitu__base_max(f->buffer_bytes, insitu__base_max(a->bound, a->chunk_bytes) + 1);
     insitu__chain_needs_add(&need, &a->zarr.codecs, a->chunk_bytes);
+    if (insitu__loader_keeps(ld, a))
+      f->keep_bytes = insitu__base_max(f->keep_bytes, a->chunk_bytes);
     f->cache_slots =
         insitu__codec_add_saturating(f->cache_slots, insitu__config_indexes(a, &f->slot_bytes));
   }
@@ -43242,7 +43537,7 @@ static uint64_t insitu__config_footprint_arrays(insitu_loader *ld) {
 /* Bytes that one chunk in flight takes. */
 static uint64_t insitu__config_footprint_chunk(const insitu_loader *ld) {
   uint64_t iovecs = (ld->footprint.slot_bytes ? 2u : 1u) * (INSITU__LOADER_IOV + 1);
-  uint64_t bytes = ld->footprint.buffer_bytes + INSITU_CORO_STACK +
+  uint64_t bytes = ld->footprint.buffer_bytes + ld->footprint.keep_bytes + INSITU_CORO_STACK +
                    insitu__store_read_bytes(&ld->source.store) + iovecs * sizeof(struct iovec) +
                    ld->geometry.n_regions * (sizeof(struct insitu__box) + 1) +
                    ld->footprint.list_entries * sizeof(struct insitu__loader_entry);
@@ -43299,6 +43594,26 @@ static insitu_status insitu__config_footprint_decoded(
       bytes, f->decoded_most);
 }
 
+/* With cache_decoded: refuses a cache that keeps no chunk of any array. */
+static insitu_status insitu__config_keeps(const insitu_loader *ld, insitu_error *err) {
+  const struct insitu__geometry *g = &ld->geometry;
+  uint64_t least = UINT64_MAX;
+
+  if (!ld->config.cache_decoded || !insitu__config_caches(ld) || !g->n_arrays) return INSITU_OK;
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    if (insitu__loader_keeps(ld, a)) return INSITU_OK;
+    if (a->zarr.form) least = insitu__base_min(least, a->chunk_bytes);
+  }
+  if (least == UINT64_MAX) return INSITU_OK; /* see insitu__config_notes_keeps */
+  return insitu__error_set(err, INSITU_E_BUDGET,
+      "open: cache_budget %" PRIu64
+      " keeps no chunk of any array: a chunk may take an eighth of it, "
+      "and the smallest has %" PRIu64 " bytes decoded; raise cache_budget to %" PRIu64
+      " or much more, or leave cache_decoded out",
+      ld->config.cache_budget, least, insitu__disk_chunk_charge(least) * 8);
+}
+
 /* Resolves prefetch_depth and max_inflight, and computes what chunks in flight and the cache of
  * shard indexes take of memory_budget. Refuses what does not fit. */
 static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *err) {
@@ -43306,6 +43621,8 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
   struct insitu__loader_footprint *f = &ld->footprint;
   uint64_t scratch = insitu__config_footprint_arrays(ld);
   uint64_t each = insitu__config_footprint_chunk(ld);
+  insitu_status status = insitu__config_keeps(ld, err);
+  if (status) return status;
 
   if (!c->prefetch_depth) insitu__config_default_depth(ld);
   uint64_t requests = c->max_inflight;
@@ -43328,7 +43645,7 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
     f->inflight_bytes += INSITU_BAD_CHUNKS * sizeof(insitu_bad_chunk);
   if (f->slot_bytes) insitu__config_footprint_cache(ld);
   uint64_t decoded = 0;
-  insitu_status status = insitu__config_footprint_decoded(ld, &decoded, err);
+  status = insitu__config_footprint_decoded(ld, &decoded, err);
   if (status) return status;
   uint64_t total = insitu__codec_add_saturating(f->inflight_bytes, f->cache_bytes);
   uint64_t kept = insitu__loader_get(&ld->budget.kept), maps = insitu__loader_get(&ld->budget.maps);
@@ -43431,6 +43748,33 @@ static void insitu__config_notes_rule(
   emit(to, note);
 }
 
+/* Of cache_decoded: an array whose chunks are not kept as they are decoded. */
+static void insitu__config_notes_keeps(
+    const insitu_loader *ld, void (*emit)(void *to, const char *note), void *to) {
+  char note[400];
+
+  if (!ld->config.cache_decoded || !insitu__config_caches(ld)) return;
+  for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
+    const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
+    if (insitu__loader_keeps(ld, a)) continue;
+    if (ld->source.store.pool)
+      snprintf(note, sizeof note,
+          "cache_dir keeps chunks as they are stored: they lie in other files or objects");
+    else if (!a->zarr.form)
+      snprintf(note, sizeof note,
+          "cache_dir keeps chunks of array %.200s as they are stored: it has a codec around its "
+          "shards, or chunks of several sizes",
+          a->zarr.path);
+    else
+      snprintf(note, sizeof note,
+          "cache_dir keeps chunks of array %.200s as they are stored: one may take an eighth of "
+          "cache_budget, and decoded has %" PRIu64 " bytes",
+          a->zarr.path, a->chunk_bytes);
+    emit(to, note);
+    return;
+  }
+}
+
 /* Sentences about the resolved configuration that surprise without an explanation: for the log,
  * insitu_loader_describe and the command insitu. Each is shorter than 400 bytes. */
 static void insitu__config_notes(
@@ -43439,8 +43783,10 @@ static void insitu__config_notes(
   char note[400];
   if (c->cache_dir && !insitu__config_caches(ld))
     emit(to,
-        "cache_dir is not used: the archive is local, and only what remote stores send is kept");
+        "cache_dir is not used: the archive is local, and without cache_decoded only what remote "
+        "stores send is kept (and never what lies in memory)");
 
+  insitu__config_notes_keeps(ld, emit, to);
   if (ld->footprint.decoded) {
     snprintf(note, sizeof note,
         "cache_memory keeps %" PRIu64 " bytes of decoded chunks, %.3g %% of all %.0f bytes",
@@ -44892,6 +45238,85 @@ static insitu_status insitu__tile_parts_await(
   return *done ? insitu__tile_decode_await(t) : INSITU_OK;
 }
 
+/* Refuses a stored chunk whose length cannot be, or which is of another version than one that
+ * cache_dir gave. before: bytes of it that were not read; tag: of the read. */
+static insitu_status insitu__tile_check_read(struct insitu__loader_tile *t,
+    const struct insitu__loader_aim *aim, uint64_t before, const struct insitu__store_tag *tag) {
+  if (t->got > aim->bytes)
+    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
+        "the stored chunk is longer than %" PRIu64 " bytes, the most for %" PRIu64
+        " decoded bytes; write it again, or set on_bad_chunk",
+        aim->bytes, t->decoded);
+  if (aim->exact && t->got != aim->bytes)
+    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
+        "wrong chunk length: %" PRIu64 " bytes where %" PRIu64 " are expected; write the "
+        "chunk again, or set on_bad_chunk",
+        before + t->got, before + aim->bytes);
+  return t->disk ? insitu__disk_chunk_learn(t->disk, tag, &t->error) : INSITU_OK;
+}
+
+/* ---- the cache of decoded chunks on disk: t->disk ---- */
+
+/* Lets the tile look for its chunk in cache_dir, and keep it there. No memory: it goes without. */
+static void insitu__tile_disk_begin(
+    struct insitu__loader_tile *t, const uint64_t *index, const char *key) {
+  insitu_loader *ld = t->loader;
+  const struct insitu__geometry_array *a = t->array;
+
+  if (!insitu__loader_keeps(ld, a)) return;
+  if (!t->cell && !t->keep) {
+    t->keep = insitu__mem_map(ld->footprint.keep_bytes);
+    if (!t->keep) return;
+    insitu__loader_memory(ld, ld->footprint.keep_bytes);
+  }
+  if (!t->cell) t->cell = t->keep;
+  t->disk = insitu__disk_chunk_begin(&a->zarr.source->store, key,
+      insitu__zarr_inner_of(&a->zarr, index), a->zarr.form, t->cell, a->chunk_bytes);
+  if (!t->disk && t->cell == t->keep) t->cell = NULL; /* no memory, or its key is too long */
+}
+
+static void insitu__tile_disk_end(struct insitu__loader_tile *t) {
+  insitu__disk_read_end(t->disk);
+  t->disk = NULL;
+  if (t->cell == t->keep) t->cell = NULL;
+}
+
+/* Checks what was read of the entry, and copies its rows to their places, on a worker. */
+static void insitu__tile_disk_rows(void *arg, unsigned worker) {
+  struct insitu__loader_tile *t = arg;
+  atomic_store_explicit(&t->stage, INSITU__LOADER_DECODING, memory_order_relaxed);
+  insitu__disk_check_job(t->disk, worker);
+  if (!t->disk->intact) return;
+  t->filled = true;
+  insitu__rows_cell(t, worker);
+}
+
+/* The entry is of the object that the store has. False: it is damaged, and will be replaced. */
+static bool insitu__tile_disk_hit_await(struct insitu__loader_tile *t) {
+  insitu__reactor_work_await(&t->loader->reactor, insitu__tile_disk_rows, t);
+  if (t->disk->intact) insitu__disk_chunk_hit_await(t->disk);
+  else insitu__disk_chunk_forget(t->disk);
+  return t->disk->intact;
+}
+
+/* Looks for the chunk in cache_dir. True: its rows are in their places. */
+static bool insitu__tile_disk_find_await(struct insitu__loader_tile *t) {
+  struct insitu__disk_read *r = t->disk;
+  if (!r || t->anew || !insitu__disk_chunk_find_await(r)) return false;
+  return insitu__disk_trusted(r, insitu__disk_now()) && insitu__tile_disk_hit_await(t);
+}
+
+/* The rows of a raw chunk, or the chunk as its cell has it, are where they were read to. */
+static void insitu__tile_landed_await(
+    struct insitu__loader_tile *t, const struct insitu__loader_aim *aim) {
+  insitu_loader *ld = t->loader;
+
+  insitu__loader_add(&ld->count.bytes_decoded, aim->bytes);
+  t->status = INSITU_OK;
+  if (aim->shared) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
+  else insitu__rows_arrive(t, ld->reactor.workers.n, UINT64_MAX);
+}
+
 /* Reads and decodes a stored chunk, whose place in the array's grid is `index`. INSITU_E_NOTFOUND
  * when it is absent. */
 static insitu_status insitu__tile_fetch_await(
@@ -44904,6 +45329,7 @@ static insitu_status insitu__tile_fetch_await(
   insitu__loader_add(&ld->count.reads, 1);
   insitu_status status = insitu__tile_place_await(t, index, key, &offset, &stored);
   if (status) return status;
+  if (insitu__tile_disk_find_await(t)) return INSITU_OK;
   bool inner = stored != UINT64_MAX;
   struct insitu__loader_aim aim = insitu__rows_aim(t, stored);
   if (!aim.direct && !t->cell) status = insitu__tile_parts_await(t, key, offset, stored, &done);
@@ -44917,7 +45343,9 @@ static insitu_status insitu__tile_fetch_await(
       .give_up = &t->iter->sched.stopping,
       .anew = t->anew,
       .past_caches = t->past_caches,
+      .past_front = insitu__loader_keeps(ld, a),
       .whole = !inner && (!aim.direct || aim.bytes == t->decoded)};
+  if (t->disk) insitu__disk_chunk_ask(t->disk, &tag);
   if (inner) {
     /* A cache keeps each inner chunk by itself, because the next epoch reads other runs. */
     t->run.at = offset;
@@ -44932,26 +45360,19 @@ static insitu_status insitu__tile_fetch_await(
   t->cached = tag.cached;
   if (inner && status == INSITU_E_NOTFOUND) status = insitu__cache_vanished(&t->error);
   if (status) return status;
-  if (t->got > aim.bytes)
-    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
-        "the stored chunk is longer than %" PRIu64 " bytes, the most for %" PRIu64
-        " decoded bytes; write it again, or set on_bad_chunk",
-        aim.bytes, t->decoded);
-  if (aim.exact && t->got != aim.bytes) {
-    uint64_t before = inner ? 0 : offset;
-    return insitu__error_set(&t->error, INSITU_E_CORRUPT,
-        "wrong chunk length: %" PRIu64 " bytes where %" PRIu64 " are expected; write the "
-        "chunk again, or set on_bad_chunk",
-        before + t->got, before + aim.bytes);
+  if (t->disk && tag.unchanged) {
+    t->anew = !insitu__tile_disk_hit_await(t);
+    return t->anew ? insitu__tile_fetch_await(t, index, key) : INSITU_OK;
   }
+  status = insitu__tile_check_read(t, &aim, inner ? 0 : offset, &tag);
+  if (status) return status;
 
   if (!aim.direct && !inner && insitu__part_kind(&a->zarr) >= 0)
     insitu__part_learn(ld, &a->zarr, t->got, t->decoded);
-  if (!aim.direct) return insitu__tile_decode_await(t);
-  insitu__loader_add(&ld->count.bytes_decoded, aim.bytes);
-  t->status = INSITU_OK;
-  if (aim.shared) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
-  else insitu__rows_arrive(t, ld->reactor.workers.n, UINT64_MAX);
+  if (!aim.direct) (void)insitu__tile_decode_await(t);
+  else insitu__tile_landed_await(t, &aim);
+  /* Batches may have the rows by now: nothing may fail any more. */
+  if (!t->status && t->disk) insitu__disk_chunk_keep_await(t->disk);
   return t->status;
 }
 
@@ -45152,12 +45573,15 @@ static void insitu__tile_await(void *arg) {
   /* Without patches a chunk is touched with all its fields; perhaps no row of the window shows this
    * one. */
   if (!status && t->first < t->last && !insitu__tile_cell_await(t)) {
+    insitu__tile_disk_begin(t, index, key);
     status = insitu__tile_fetch_anew_await(t, index, key);
     if (insitu__tile_leaves_cell(t, status)) {
       insitu__error_clear(&t->error);
+      insitu__tile_disk_end(t);
       t->cell = NULL;
       status = insitu__tile_fetch_anew_await(t, index, key);
     }
+    insitu__tile_disk_end(t);
     t->status = status;
     insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
     if (timed) {
@@ -45210,6 +45634,7 @@ static bool insitu__tile_may_try(struct insitu__loader_tile *t) {
   t->offset = 0;
   t->stored = UINT64_MAX;
   if (!ld->reactor.workers.n || a->bound > INSITU__LOADER_TRIED) return false;
+  if (insitu__loader_keeps(ld, a)) return false;
   if (!a->zarr.source->store.ops->read_now) return false;
   if (!a->zarr.n_levels) return true;
   insitu__tile_index(t, index);
@@ -48745,6 +49170,7 @@ static void insitu__open_destroy(insitu_loader *ld) {
     insitu__mem_free(ld->tiles[i].patches);
     insitu__mem_free(ld->tiles[i].run.iov);
     insitu__mem_unmap(ld->tiles[i].buffer, ld->footprint.buffer_bytes);
+    insitu__mem_unmap(ld->tiles[i].keep, ld->footprint.keep_bytes);
   }
 
   for (uint64_t i = 0; ld->scratch && i < ld->config.decode_threads; i++) {
@@ -48815,8 +49241,9 @@ static insitu_status insitu__open_init(
     insitu__error_set(err, status, "open: the system gives no memory; lower max_inflight");
   c->io = ld->reactor.ring.backend;
   if (!status && !c->plan_only)
-    insitu__loader_memory(ld, ld->footprint.inflight_bytes + ld->footprint.cache_bytes -
-                                  c->max_inflight * ld->footprint.buffer_bytes);
+    insitu__loader_memory(
+        ld, ld->footprint.inflight_bytes + ld->footprint.cache_bytes -
+                c->max_inflight * (ld->footprint.buffer_bytes + ld->footprint.keep_bytes));
 
   return status ? status : insitu__fixed_open(ld, err);
 }

@@ -22,6 +22,7 @@ static void taken(const struct insitu__disk_header *p, uint64_t head,
   struct insitu__disk_entry again;
   uint8_t *bytes = fuzz_copy((const uint8_t *)p, head);
   struct insitu__disk_header *copy = (struct insitu__disk_header *)bytes;
+  FUZZ_HOLDS(!ask->form || e->payload == ask->asked);
   FUZZ_HOLDS(e->payload <= ask->asked && strlen(e->etag) < sizeof e->etag);
   FUZZ_HOLDS(!e->etag[0] || insitu__http_etag_usable(e->etag));
   FUZZ_HOLDS(!strpbrk(e->etag, "\r\n"));
@@ -59,6 +60,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     ask.key = key;
   }
   if ((data[0] & RANGE) && have >= texts) {
+    ask.form = header->form;
     ask.offset = header->offset;
     ask.asked = header->asked;
   }

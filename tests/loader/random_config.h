@@ -350,11 +350,12 @@ static inline void draw_resources(struct setup *s) {
   d->log_level = INSITU_LOG_OFF;
   d->on_absent_chunk = chance(60) ? INSITU_FILL : chance(60) ? INSITU_AUTO : INSITU_RAISE;
   d->on_bad_chunk = chance(30) ? INSITU_FILL : INSITU_AUTO;
-  if (s->place < PLACE_HTTP) return;
-  if (chance(40)) {
+  if (chance(s->place < PLACE_HTTP ? 15 : 40)) {
     d->cache_dir = own_text("%s/cache", s->folder);
+    d->cache_decoded = chance(50);
     mkdir(d->cache_dir, 0777);
   }
+  if (s->place < PLACE_HTTP) return;
   if (chance(30)) {
     s->option[0] = chance(50) ? (insitu_option){"cache_validate", "false"}
                               : (insitu_option){"max_connections", "3"};
@@ -694,11 +695,13 @@ static inline void tell_case(FILE *f, const struct setup *s) {
   fprintf(f,
       "\n  assembly %d, prefetch_depth %d, max_inflight %d, decode_threads %d, memory_budget "
       "%" PRIu64
-      ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, cache_dir %s, option "
+      ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, cache_dir %s, cache_decoded %d, "
+      "option "
       "%s\n",
       d->assembly, (int)d->prefetch_depth, (int)d->max_inflight, (int)d->decode_threads,
       d->memory_budget, d->io, d->inline_io, d->hold_epoch, d->check, d->on_absent_chunk,
-      d->cache_dir ? d->cache_dir : "none", d->n_options ? s->option[0].key : "none");
+      d->cache_dir ? d->cache_dir : "none", d->cache_decoded,
+      d->n_options ? s->option[0].key : "none");
   if (s->refused) fprintf(f, "  to be refused: %s\n", s->why);
 }
 #endif

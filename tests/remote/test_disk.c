@@ -912,7 +912,7 @@ static const char *path_of(struct loader *l, const char *dir, unsigned i) { /* o
   static char path[600];
   char key[64], name[INSITU__DISK_PATH];
   key_of(i, key);
-  insitu__disk_path(&(struct insitu__disk_id){l->disk.name, key, 0, objects[i].size}, name);
+  insitu__disk_path(&(struct insitu__disk_id){l->disk.name, key, 0, objects[i].size, 0}, name);
   snprintf(path, sizeof path, "%s/%s", dir, name);
   return path;
 }
@@ -1366,7 +1366,7 @@ static void test_header(void **state) {
   (void)state;
   unsigned char bytes[700];
   struct insitu__disk_header *header = (struct insitu__disk_header *)bytes;
-  struct insitu__disk_id ask = {"s3://b", "x/0.0", 12, 1000}, other;
+  struct insitu__disk_id ask = {"s3://b", "x/0.0", 12, 1000, 0}, other;
   struct insitu__disk_entry e, got;
   memset(&e, 0, sizeof e);
   e.confirmed = 5, e.used = 6, e.payload = 58, e.crc = 0x12345678;
@@ -1387,7 +1387,7 @@ static void test_header(void **state) {
     if (i == 3) other.asked++;
     assert_false(insitu__disk_parse(header, n, &other, &got));
   }
-  other = (struct insitu__disk_id){"s3://bx", "/0.0", 12, 1000};
+  other = (struct insitu__disk_id){"s3://bx", "/0.0", 12, 1000, 0};
   assert_false(insitu__disk_parse(header, n, &other, &got));
   assert_false(insitu__disk_parse(header, n - 1, &ask, &got));
   assert_false(insitu__disk_parse(header, n + 1, &ask, &got));
@@ -1415,7 +1415,7 @@ static void test_header(void **state) {
     if (i == 1) other.key = "x/0.1";
     if (i == 2) other.offset++;
     if (i == 3) other.asked++;
-    if (i == 4) other = (struct insitu__disk_id){"s3://bx", "/0.0", 12, 1000};
+    if (i == 4) other = (struct insitu__disk_id){"s3://bx", "/0.0", 12, 1000, 0};
     if (i == 5) other.key = "x/0.0\1";
     insitu__disk_path(&other, path[1]);
     assert_string_not_equal(path[0], path[1]);

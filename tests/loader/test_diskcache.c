@@ -1,0 +1,366 @@
+/* Decoded chunks that are kept on disk: the same batches as without them, in every run, whatever
+ * befalls the directory, the archive, or the processes that share them. */
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <time.h>
+
+enum { TIME = 60, LAT = 6, LON = 7 };
+static struct support_array t = {.name = "t",
+                                .ndim = 3,
+                                .shape = {TIME, LAT, LON},
+                                .dtype = INSITU_F32,
+                                .dims = "[\"time\",\"lat\",\"lon\"]"},
+                            s = {.name = "s",
+                                .ndim = 3,
+                                .shape = {LAT, TIME, LON},
+                                .dtype = INSITU_I16,
+                                .fill = "7",
+                                .dims = "[\"lat\",\"time\",\"lon\"]"};
+static const int64_t in[] = {-2, -1, 0, 1}, odd[] = {3, -1, 3};
+static const insitu_variable variables[] = {
+    {.label = "t_in", .path = "t", .into = "x", .steps = in, .n_steps = 4, .dtype = INSITU_F64},
+    {.label = "s_in", .path = "s", .into = "x", .steps = in, .n_steps = 4},
+    {.label = "z", .path = "s", .steps = odd, .n_steps = 3, .select = "lat=[::-2]; lon=[1,4]"},
+    {.label = "now", .path = "t", .select = "lat=[2]"}};
+enum { VARIABLES = sizeof variables / sizeof *variables };
+
+/* An archive that is chunked, stored and left out at random. */
+static const char *make_archive(const char *name, bool whole) {
+  const char *root = support_path(name);
+  struct support_array *both[2] = {&t, &s};
+  int format = 2 + (int)support_below(2);
+  for (int i = 0; i < 2; i++) {
+    struct support_array *a = both[i];
+    bool sharded = format == 3 && support_below(2);
+    a->format = format;
+    a->zstd = support_below(2);
+    a->big = format == 2 && support_below(2);
+    a->fortran = support_below(3) == 0;
+    a->absent = whole || support_below(3) ? 0 : 2 + (int)support_below(5);
+    for (int d = 0; d < 3; d++) a->chunk[d] = 1 + support_below(a->shape[d] / 2);
+    for (int d = 0; d < 3; d++) a->shard[d] = sharded ? 1 + support_below(3) : 0;
+    support_make(root, a);
+  }
+  return root;
+}
+static insitu_stats stats_of(const insitu_loader *ld) {
+  insitu_stats st;
+  assert_int_equal(insitu_loader_stats(ld, &st, NULL), INSITU_OK);
+  return st;
+}
+/* Files become old enough for their times to tell a further change. */
+static void age(void) {
+  nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 100000000}, NULL);
+}
+static insitu_loader_desc desc_of(const char *root, const char *dir) {
+  return (insitu_loader_desc){.api = INSITU_API,
+      .url = root,
+      .variables = variables,
+      .n_variables = VARIABLES,
+      .sample_dim = "time",
+      .batch_size = 4,
+      .lanes = 2,
+      .split = {{.fraction = 1}},
+      .on_absent_chunk = INSITU_FILL,
+      .cache_dir = dir,
+      .cache_decoded = dir != NULL};
+}
+
+/* ---- the bytes of epochs ---- */
+
+/* A hash of all that so many epochs deliver. */
+static uint64_t epochs_of(insitu_loader *ld, int epochs) {
+  insitu_iter *it =
+      open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API, .order = INSITU_SHUFFLED});
+  insitu_batch *b;
+  insitu_error err = {0};
+  insitu_status status;
+  uint64_t h = 0;
+  for (int e = 0; e < epochs; e++) {
+    while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+      for (uint64_t i = 0; i < b->n_arrays; i++)
+        for (uint64_t k = 0; k < b->arrays[i].bytes; k++)
+          h = (h ^ ((const unsigned char *)b->arrays[i].data)[k]) * UINT64_C(0x100000001b3);
+      insitu_batch_release(&b);
+    }
+    if (status != INSITU_END) fail_msg("%s", err.message);
+  }
+  insitu_iter_close(&it);
+  return h;
+}
+/* A run: opens, reads, closes. */
+static uint64_t run(const insitu_loader_desc *d, int epochs, insitu_stats *st) {
+  insitu_loader *ld = open_or_fail(d);
+  uint64_t h = epochs_of(ld, epochs);
+  *st = stats_of(ld);
+  assert_true(st->memory_bytes_peak <= insitu_loader_config(ld)->memory_budget);
+  insitu_loader_close(&ld);
+  return h;
+}
+
+/* ---- tests ---- */
+
+static void draw_resources(insitu_loader_desc *d) {
+  int m;
+  do m = (int)support_below(MODES);
+  while (!mode_usable(m));
+  d->io = modes[m].io;
+  d->inline_io = modes[m].inline_io;
+  d->prefetch_depth = support_below(7);
+  d->max_inflight = support_below(7);
+  d->decode_threads = support_below(4);
+  d->assembly = (int32_t)support_below(3);
+  d->cache_memory = support_below(2) ? 10000 + support_below(60000) : 0;
+}
+
+/* Any archive, any resources, several runs on one directory: what is delivered stays the same. */
+static void drawn(void **state) {
+  (void)state;
+  uint64_t hits = 0;
+  insitu_stats st;
+  for (int round = 0; round < support_rounds(12); round++) {
+    const char *root = make_archive("drawn", false), *dir = support_path("drawn_cache");
+    insitu_loader_desc d = desc_of(root, NULL);
+    uint64_t want = run(&d, 2, &st);
+    assert_int_equal(st.disk_hits + st.disk_misses, 0);
+    d.cache_dir = dir;
+    d.cache_decoded = 1;
+    d.cache_budget = support_below(3) ? 0 : 80000 + support_below(400000);
+    for (int r = 0; r < 3; r++) {
+      draw_resources(&d);
+      uint64_t h = run(&d, 2, &st);
+      if (h != want) fail_msg("round %d, run %d: other bytes", round, r);
+      hits += st.disk_hits;
+    }
+    support_remove(root);
+    support_remove(dir);
+  }
+  assert_true(hits > 0);
+}
+
+/* Where everything fits, a second epoch decodes nothing, and neither does a second run once the
+ * archive's files are old enough; chunks that were written anew are seen. */
+static void runs(void **state) {
+  (void)state;
+  enum { N = 4 };
+  char root[N][512], dir[N][512];
+  insitu_stats st;
+  uint64_t want[N];
+  for (int i = 0; i < N; i++) {
+    snprintf(root[i], sizeof root[i], "%s", make_archive((char[]){'r', (char)('0' + i), 0}, true));
+    snprintf(dir[i], sizeof dir[i], "%s", support_path((char[]){'c', (char)('0' + i), 0}));
+  }
+  age();
+  for (int i = 0; i < N; i++) {
+    insitu_loader_desc d = desc_of(root[i], NULL);
+    want[i] = run(&d, 2, &st);
+    d = desc_of(root[i], dir[i]);
+    assert_true(run(&d, 2, &st) == want[i]);
+    assert_true(st.disk_hits > 0 && st.disk_misses > 0);
+    for (int r = 0; r < 2; r++) {
+      assert_true(run(&d, 2, &st) == want[i]);
+      if (st.bytes_decoded) fail_msg("archive %d: %d bytes decoded", i, (int)st.bytes_decoded);
+      assert_true(st.disk_misses <= 8 && st.disk_bytes > 0); /* metadata that are not there */
+    }
+  }
+
+  /* the same shapes with other values, in files of other times */
+  for (int i = 0; i < N; i++) {
+    insitu_loader_desc d = desc_of(root[i], dir[i]);
+    support_remove(root[i]);
+    make_archive((char[]){'r', (char)('0' + i), 0}, true);
+    insitu_loader_desc plain = desc_of(root[i], NULL);
+    assert_true(run(&d, 2, &st) == run(&plain, 2, &st));
+    support_remove(root[i]);
+    support_remove(dir[i]);
+  }
+}
+
+/* ---- damage ---- */
+
+static char files[4096][600];
+static int n_files;
+static int list_one(const char *path, const struct stat *st, int kind, struct FTW *f) {
+  (void)st;
+  if (kind == FTW_F && f->level == 2 && n_files < 4096) strcpy(files[n_files++], path);
+  return 0;
+}
+static void list_files(const char *dir) {
+  n_files = 0;
+  assert_int_equal(nftw(dir, list_one, 16, FTW_PHYS), 0);
+}
+static unsigned char *read_file(const char *path, size_t *n) {
+  struct stat st;
+  FILE *f = fopen(path, "rb");
+  assert_true(f && !fstat(fileno(f), &st));
+  unsigned char *bytes = malloc((size_t)st.st_size + 1);
+  *n = fread(bytes, 1, (size_t)st.st_size, f);
+  fclose(f);
+  return bytes;
+}
+/* Spoils an entry: cuts it, lengthens it, turns a bit, empties it, or puts another one there. */
+static void spoil(const char *path) {
+  size_t n, m;
+  unsigned char *bytes = read_file(path, &n), *more;
+  int how = (int)support_below(5);
+  if (how == 0) n = support_below(n);
+  if (how == 1) bytes[support_below(n)] ^= (unsigned char)(1u << support_below(8));
+  if (how == 2) memset(bytes + n / 2, 0, n - n / 2); /* as a power loss leaves it */
+  if (how == 3) bytes[n++] = 0;
+  if (how == 4) {
+    more = read_file(files[support_below((uint64_t)n_files)], &m);
+    free(bytes);
+    bytes = more;
+    n = m;
+  }
+  support_write(path, bytes, n);
+  free(bytes);
+}
+
+/* Entries that are cut, turned, of other chunks or of other archives are never shown. */
+static void damaged(void **state) {
+  (void)state;
+  for (int round = 0; round < support_rounds(8); round++) {
+    const char *root = make_archive("damaged", false), *dir = support_path("damaged_cache");
+    insitu_loader_desc d = desc_of(root, NULL);
+    insitu_stats st;
+    uint64_t want = run(&d, 1, &st);
+    d = desc_of(root, dir);
+    assert_true(run(&d, 1, &st) == want);
+    for (int r = 0; r < 4; r++) {
+      insitu_loader *ld = open_or_fail(&d); /* which trusts what it reads itself */
+      if (epochs_of(ld, 1) != want) fail_msg("round %d, run %d: other bytes", round, r);
+      list_files(dir);
+      for (int i = 0; i < n_files; i++)
+        if (support_below(2)) spoil(files[i]);
+      if (epochs_of(ld, 1) != want) fail_msg("round %d, run %d: other bytes later", round, r);
+      insitu_loader_close(&ld);
+    }
+    support_remove(root);
+    support_remove(dir);
+  }
+}
+
+/* ---- what decoding depends on ---- */
+
+static void write_text(const char *root, const char *key, const char *text) {
+  char path[600];
+  snprintf(path, sizeof path, "%s/%s", root, key);
+  support_write(path, text, strlen(text));
+}
+static void write_array(const char *root, const char *filters, const char *shape) {
+  char text[400];
+  snprintf(text, sizeof text,
+      "{\"zarr_format\":2,\"shape\":[%s],\"chunks\":[4,8],\"dtype\":\"<i4\",\"compressor\":null,"
+      "\"filters\":%s,\"order\":\"C\",\"fill_value\":0}",
+      shape, filters);
+  write_text(root, "x/.zarray", text);
+}
+/* The sum of all elements of one epoch. */
+static double sum_of(const insitu_loader_desc *d, insitu_stats *st) {
+  insitu_loader *ld = open_or_fail(d);
+  insitu_iter *it = open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API});
+  insitu_batch *b;
+  insitu_error err = {0};
+  insitu_status status;
+  double sum = 0;
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    const insitu_array *a = &b->arrays[0];
+    for (uint64_t k = 0; k < b->rows * 8; k++)
+      sum += support_get((const char *)a->data + k * (uint64_t)(a->dtype & 0xff) / 8, a->dtype);
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s", err.message);
+  insitu_iter_close(&it);
+  *st = stats_of(ld);
+  insitu_loader_close(&ld);
+  return sum;
+}
+
+/* Metadata that decode the same files otherwise: their entries are others. Attributes, a longer
+ * array and other types of variables use the same ones. */
+static void forms(void **state) {
+  (void)state;
+  const char *root = support_path("forms"), *dir = support_path("forms_cache");
+  int32_t values[4 * 8];
+  insitu_stats st;
+  insitu_variable v = {.label = "x"};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = root,
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = 4,
+      .split = {{.fraction = 1}},
+      .cache_dir = dir,
+      .cache_decoded = 1};
+  write_text(root, ".zgroup", "{\"zarr_format\":2}");
+  for (int c = 0; c < 5; c++) {
+    for (int k = 0; k < 32; k++) values[k] = c * 32 + k;
+    char key[40];
+    snprintf(key, sizeof key, "%s/x/%d.0", root, c);
+    support_write(key, values, sizeof values);
+  }
+  write_array(root, "null", "16,8");
+  age();
+  double plain = sum_of(&d, &st);
+  assert_true(plain == 128.0 * 127 / 2 && st.bytes_decoded > 0);
+  assert_true(sum_of(&d, &st) == plain && st.bytes_decoded == 0);
+
+  write_array(root, "[{\"id\":\"delta\",\"dtype\":\"<i4\"}]", "16,8");
+  double delta = sum_of(&d, &st);
+  assert_true(delta != plain && st.bytes_decoded > 0);
+  assert_true(sum_of(&d, &st) == delta && st.bytes_decoded == 0);
+
+  write_array(root, "null", "16,8"); /* both are there */
+  write_text(root, "x/.zattrs", "{\"units\": \"m\"}");
+  v.dtype = INSITU_F64;
+  assert_true(sum_of(&d, &st) == plain && st.bytes_decoded == 0);
+  write_array(root, "null", "20,8"); /* grown by a chunk */
+  v.dtype = INSITU_I64;
+  assert_true(sum_of(&d, &st) == 160.0 * 159 / 2);
+  /* the new one alone, perhaps by two windows at once */
+  assert_in_range(st.bytes_decoded, 4 * 32, 2 * 4 * 32);
+
+  /* a chunk that is written again, with the same length, between two runs, and within two seconds
+   * of it once more */
+  for (int r = 0; r < 2; r++) {
+    for (int k = 0; k < 32; k++) values[k] += 1;
+    char key[40];
+    snprintf(key, sizeof key, "%s/x/%d.0", root, 4);
+    support_write(key, values, sizeof values);
+    assert_true(sum_of(&d, &st) == 160.0 * 159 / 2 + 32 * (r + 1));
+    assert_in_range(st.bytes_decoded, 4 * 32, 2 * 4 * 32);
+  }
+  support_remove(root);
+  support_remove(dir);
+}
+
+/* ---- what is refused ---- */
+
+static void refused(void **state) {
+  (void)state;
+  const char *root = make_archive("refused", true), *dir = support_path("refused_cache");
+  insitu_loader_desc d = desc_of(root, NULL);
+  d.cache_decoded = 1;
+  refuse_or_fail(&d, INSITU_E_ARG, "there is no cache_dir");
+  d.cache_dir = dir;
+  d.cache_budget = 20000;
+  refuse_or_fail(&d, INSITU_E_BUDGET, "keeps no chunk of any array");
+  support_remove(root);
+  support_remove(dir);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(drawn),
+      cmocka_unit_test(damaged),
+      cmocka_unit_test(runs),
+      cmocka_unit_test(forms),
+      cmocka_unit_test(refused),
+  };
+  return cmocka_run_group_tests_name("diskcache", tests, support_setup, support_teardown);
+}
