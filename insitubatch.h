@@ -1102,6 +1102,7 @@
  *   >>refs       references: keys to bytes of targets
  *   >>kerchunk   references in JSON, read in one pass
  *   >>refstore   references as a store; the flat index
+ *   >>icechunk   Icechunk repositories: FlatBuffers, snapshots, manifests
  *   >>grid       chunks that differ in length along an axis: where they lie
  *   >>zarr       one array: its metadata of v2 and v3, fill value, chunk keys, strings
  *   >>group      hierarchies: roots, consolidated metadata, listings, axes of OME-NGFF
@@ -2088,11 +2089,12 @@ INSITU_DEF insitu_status insitu_date_from_us(
 
 /* All that is known of the loader as one JSON object: "config" (the desc, resolved, by the names of
  * its fields; insitu_loader_open_json opens it again), "origins" (where each value with a default
- * comes from), "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "statistics",
- * and "notes": sentences that say why a value is as it is, and what in the desc has no effect for
- * this archive. "config" lacks what JSON cannot say (objects, codecs, the user's functions),
- * options and parts of the url that may be credentials, and dates, which have become indexes; of a
- * list of samples it has the number.
+ * comes from), "arrays" ("outputs" and "stored"), "plan" (of every split), "memory", "icechunk" (of
+ * a repository: its snapshot, and the branch or tag that named it), "statistics", and "notes":
+ * sentences that say why a value is as it is, and what in the desc has no effect for this archive.
+ * "config" lacks what JSON cannot say (objects, codecs, the user's functions), options and parts of
+ * the url that may be credentials, and dates, which have become indexes; of a list of samples it
+ * has the number.
  * Returns its length like snprintf and writes at most cap bytes, the NUL included; json may be NULL
  * with cap 0. The length changes with the statistics: leave room. 0: the handle is NULL or a
  * parent's, memory is short, or it has more than 64 MiB. Reads nothing, but planning a large
@@ -2432,6 +2434,9 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #define INSITU__MAX_OBJECTS (UINT64_C(1) << 32) /* of a memory store: 8 bytes each */
 #define INSITU__MAX_MEMBERS (1u << 24)          /* of a zip file: 80 bytes each, and the name */
 #define INSITU__MAX_DIRECTORY (1u << 30)        /* bytes of a zip file's central directory */
+#define INSITU__MAX_REPO (1u << 28)     /* bytes of an Icechunk repository's repo file, decoded */
+#define INSITU__MAX_SNAPSHOT (1u << 28) /* of a snapshot, stored or decoded: it stays in memory */
+#define INSITU__MAX_MANIFEST (UINT64_C(1) << 33) /* of a manifest, decoded; memory_budget counts */
 
 /* References. */
 #define INSITU__MAX_REFS_TARGETS 0xFFFFFDu         /* numbers of 24 bits; two more mean none */
@@ -11475,6 +11480,18 @@ static void insitu__http_close(struct insitu__http *h) {
 
 /* Kinds of remote roots: http(s)://, s3://, gs://, az:// and their kin. */
 enum { INSITU__CLOUD_HTTP, INSITU__CLOUD_S3, INSITU__CLOUD_GS, INSITU__CLOUD_AZURE };
+
+/* The options that say which version of an archive is meant, in any store; in the order of
+ * INSITU__ICECHUNK_BY_... */
+static const char *const insitu__settings_versions[] = {"branch", "tag", "snapshot"};
+
+/* The number of such an option; -1: it is another one. */
+static int insitu__settings_version(const char *key) {
+  for (int i = 0; i < 3; i++)
+    if (!strcmp(key, insitu__settings_versions[i])) return i;
+  return -1;
+}
+
 #ifndef INSITU_NO_CURL
 /* What options, environment and credential files may say. */
 enum {
@@ -11634,7 +11651,7 @@ enum {
       (sizeof insitu__settings_names_http + sizeof insitu__settings_names_s3 +
           sizeof insitu__settings_names_gs + sizeof insitu__settings_names_azure) /
           sizeof(struct insitu__settings_name) +
-      INSITU__HTTP_OPTIONS
+      INSITU__HTTP_OPTIONS + 3
 };
 
 struct insitu__settings {
@@ -11927,6 +11944,7 @@ static insitu_status insitu__settings_unknown(
          row++)
       if (row->option) names[n++] = row->option;
   for (unsigned i = 0; i < INSITU__HTTP_OPTIONS; i++) names[n++] = insitu__http_options[i].name;
+  for (int i = 0; i < 3; i++) names[n++] = insitu__settings_versions[i];
   int near = insitu__text_nearest(key, names, n);
   return insitu__error_set(err, INSITU_E_ARG, "store: no %s '%.64s'%s; %s%s%s",
       one ? "option" : "store has an option", key, one ? " for this kind of url" : "",
@@ -13819,8 +13837,9 @@ static insitu_status insitu__cloud_open(struct insitu__cloud *c, struct insitu__
 
   insitu_status status = INSITU_OK;
   for (uint64_t i = 0; i < n_options && !status; i++)
-    status = insitu__settings_option(
-        &c->auth.set, http ? &http->desc : NULL, options[i].key, options[i].value, err);
+    if (insitu__settings_version(options[i].key) < 0)
+      status = insitu__settings_option(
+          &c->auth.set, http ? &http->desc : NULL, options[i].key, options[i].value, err);
   bool environment = insitu__settings_flag(&c->auth.set, INSITU__SETTINGS_ENVIRONMENT, true);
   if (http && !environment) http->desc.isolated = true; /* its proxies do not count, either */
 
@@ -17533,8 +17552,9 @@ static insitu_status insitu__chain_decode_unsized(const struct insitu__codec_cha
  * and the user's memory.
  *
  *   base store        answers reads itself: a directory, a server (>>remote)
- *   resolving store   only says where the bytes of an object lie: memory, a zip file (>>zip). Its
- *                     answer is an extent: a range of an object of a base store, or bytes in memory
+ *   resolving store   only says where the bytes of an object lie: memory, a zip file (>>zip), an
+ *                     Icechunk repository (>>icechunk). Its answer is an extent: a range of an
+ *                     object of a base store, or bytes in memory
  *
  *   insitu__store_fetch_await(s, key, offset, iov)
  *     base store:       [cache in front] -> tag->read_await, or ops->read_await
@@ -17624,6 +17644,7 @@ struct insitu__store_extent {
   uint64_t lead;
 
   bool packed; /* no range holds the bytes as they are: ops->unpack_await reads them */
+  bool fixed;  /* the base store's object never changes: ops->verify need not look at it */
 };
 #define INSITU__STORE_LEAD 1024 /* bytes */
 
@@ -17632,6 +17653,9 @@ struct insitu__store {
   const struct insitu__store_ops *ops; /* NULL: not open */
   struct insitu__reactor *reactor;
   char *url; /* for messages: without credentials */
+
+  /* What the archive is opened by: borrowed, and looked at until it is open. NULL: defaults. */
+  const insitu_loader_desc *desc;
 
   /* a directory */
   int dirfd;             /* O_PATH */
@@ -17733,6 +17757,11 @@ struct insitu__store_ops {
   /* What the base store's objects are called in messages; beside `verify` what to do where one is
    * too short. */
   const char *container;
+  /* An extent that was resolved was read. Any thread. NULL: it holds nothing. */
+  void (*release)(struct insitu__store *s, const struct insitu__store_extent *x);
+  /* Says how many bytes of memory the store may take for what it reads when it is first needed.
+   * Returns how many it takes at most. Reactor thread. NULL: none. */
+  uint64_t (*keep)(struct insitu__store *s, uint64_t most);
 
   /* Reads what the store must know before its first read. NULL: nothing. */
   insitu_status (*index_await)(struct insitu__store *s, insitu_error *err);
@@ -17928,7 +17957,7 @@ static insitu_status insitu__store_part_await(struct insitu__store *s,
   struct insitu__store_tag of = {.size = UINT64_MAX,
       .give_up = tag ? tag->give_up : NULL,
       .pin = tag ? tag->pin : NULL,
-      .pinnable = s->ops->verify || (tag && tag->pinnable),
+      .pinnable = (s->ops->verify && !x->fixed) || (tag && tag->pinnable),
       .past_caches = tag && tag->past_caches,
       .whole = tag && tag->whole && x->n == UINT64_MAX && !x->offset,
       .anew = tag && tag->anew,
@@ -17944,7 +17973,7 @@ static insitu_status insitu__store_part_await(struct insitu__store *s,
     memcpy(tag->etag, of.etag, sizeof tag->etag);
     if (x->n == UINT64_MAX) tag->size = of.size;
   }
-  if (status < 0 || !s->ops->verify) return status;
+  if (status < 0 || !s->ops->verify || x->fixed) return status;
   return s->ops->verify(s, x, &of, err);
 }
 
@@ -18062,7 +18091,10 @@ static insitu_status insitu__store_extent_await(struct insitu__store *s, const c
 
   uint64_t n = insitu__store_range(x.n, &offset, iov, n_iov);
   if (tag) tag->size = x.n;
-  if (!status) status = insitu__store_resolved_await(s, &x, tag, offset, iov, n_iov, n, &cause);
+  if (!status) {
+    status = insitu__store_resolved_await(s, &x, tag, offset, iov, n_iov, n, &cause);
+    if (s->ops->release) s->ops->release(s, &x);
+  }
   if (status < 0) return insitu__store_extent_failed(s, key, &cause, err);
   *got = n;
   return INSITU_OK;
@@ -18094,21 +18126,19 @@ static insitu_status insitu__store_verified_now(struct insitu__store *s,
   return status;
 }
 
-/* read_now of a store that resolves. */
-static insitu_status insitu__store_extent_now(struct insitu__store *s, const char *key, int fd,
-    uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
-  char made[INSITU__MAX_KEY];
+/* Reads an extent without waiting, as ops->read_now does. */
+static insitu_status insitu__store_resolved_now(struct insitu__store *s,
+    const struct insitu__store_extent *x, uint64_t offset, const struct iovec *iov, unsigned n_iov,
+    uint64_t expected, uint64_t *got) {
   struct iovec part[INSITU__STORE_NOW];
-  struct insitu__store_extent x = {.room = made};
-  (void)fd;
-  if (s->ops->resolve_now(s, key, &x)) return INSITU_TIMEOUT;
+  bool verify = s->ops->verify && !x->fixed;
 
-  if (x.n == UINT64_MAX && s->ops->verify)
-    return insitu__store_verified_now(s, &x, x.offset + offset, iov, n_iov, expected, got);
-  *got = insitu__store_range(x.n, &offset, iov, n_iov);
+  if (x->n == UINT64_MAX && verify)
+    return insitu__store_verified_now(s, x, x->offset + offset, iov, n_iov, expected, got);
+  *got = insitu__store_range(x->n, &offset, iov, n_iov);
   if (!*got) return INSITU_OK;
-  if (!x.base) {
-    insitu__store_copy_job(&(struct insitu__store_copy){x.bytes + offset, *got, iov}, 0);
+  if (!x->base) {
+    insitu__store_copy_job(&(struct insitu__store_copy){x->bytes + offset, *got, iov}, 0);
     return INSITU_OK;
   }
 
@@ -18120,28 +18150,48 @@ static insitu_status insitu__store_extent_now(struct insitu__store *s, const cha
     iov = part;
   }
   insitu_status status = INSITU_TIMEOUT;
-  offset += x.offset;
-  if (s->ops->verify) status = insitu__store_verified_now(s, &x, offset, iov, n_iov, n, got);
-  else status = insitu__store_read_now(x.base, x.key, -1, offset, iov, n_iov, n, got);
+  offset += x->offset;
+  if (verify) status = insitu__store_verified_now(s, x, offset, iov, n_iov, n, got);
+  else status = insitu__store_read_now(x->base, x->key, -1, offset, iov, n_iov, n, got);
   return status || *got != n ? INSITU_TIMEOUT : INSITU_OK;
+}
+
+/* read_now of a store that resolves. */
+static insitu_status insitu__store_extent_now(struct insitu__store *s, const char *key, int fd,
+    uint64_t offset, const struct iovec *iov, unsigned n_iov, uint64_t expected, uint64_t *got) {
+  char made[INSITU__MAX_KEY];
+  struct insitu__store_extent x = {.room = made};
+  (void)fd;
+  if (s->ops->resolve_now(s, key, &x)) return INSITU_TIMEOUT;
+
+  insitu_status status = insitu__store_resolved_now(s, &x, offset, iov, n_iov, expected, got);
+  if (s->ops->release) s->ops->release(s, &x);
+  return status;
 }
 
 /* -- what every store can be asked -- */
 
 /* The store that the bytes come from. */
 static struct insitu__store *insitu__store_base(struct insitu__store *s) {
-  return s->base ? s->base : s;
+  while (s->base) s = s->base;
+  return s;
 }
 
 /* Whether the bytes come from servers. */
 static bool insitu__store_is_remote(const struct insitu__store *s) {
-  if (s->base) s = s->base;
+  while (s->base) s = s->base;
   return s->ops && s->ops->remote;
 }
 
 /* Reads what opening has to read before anything else is asked: a zip file's index. */
 static insitu_status insitu__store_index_await(struct insitu__store *s, insitu_error *err) {
   return s->ops->index_await ? s->ops->index_await(s, err) : INSITU_OK;
+}
+
+/* Lets a store keep at most so many bytes of what it reads when it is first needed. Returns how
+ * many it takes of them. */
+static uint64_t insitu__store_keep(struct insitu__store *s, uint64_t most) {
+  return s->ops->keep ? s->ops->keep(s, most) : 0;
 }
 
 /* Bytes of memory that one read may take besides its buffers. */
@@ -18180,7 +18230,7 @@ static struct insitu__tune *insitu__store_tune(struct insitu__store *s) {
 
 /* Sets the fields of out that count requests. */
 static void insitu__store_stats(const struct insitu__store *s, insitu_stats *out) {
-  if (s->base) s = s->base;
+  while (s->base) s = s->base;
   if (s->ops && s->ops->stats) s->ops->stats(s, out);
 }
 
@@ -18673,8 +18723,8 @@ static const struct insitu__store_format insitu__store_formats[INSITU__STORE_FOR
     {"a Parquet file", "give the directory or the url of a Zarr archive", ".parquet .parq .pq "},
     {"a kerchunk reference set",
         INSITU__STORE_XARRAY "references, engine='kerchunk').to_zarr(directory)", ".json "},
-    {"an Icechunk repository",
-        "copy a snapshot with xarray: open_zarr(session.store).to_zarr(directory)", ""},
+    {"a file of an Icechunk repository",
+        "give the url of the repository, which is the directory above", ""},
     {"an N5 container", "convert it to Zarr: zarr-python 2 reads it as zarr.N5Store", ""},
     {"a TileDB array or group", "read it with TileDB's own library and write it as Zarr", ""}};
 
@@ -22415,7 +22465,7 @@ static insitu_status insitu__virtual_find(struct insitu__virtual *v, const char 
 }
 
 /* The same on any thread; NULL: insitu__virtual_find is to be asked, which may refuse it. */
-__attribute__((unused)) static struct insitu__store *insitu__virtual_find_now(
+static struct insitu__store *insitu__virtual_find_now(
     struct insitu__virtual *v, const char *url, char *key) {
   struct insitu__virtual_url u;
   uint64_t rule;
@@ -24700,6 +24750,1909 @@ static insitu_status insitu__refstore_open(
   return r->name ? INSITU_OK : insitu__store_no_memory(err);
 }
 
+/* >>icechunk ----------------------------------------------------------------------------------- */
+/* An Icechunk repository (specification 1, 2 and 2.1) as of one snapshot, as a store: it resolves
+ * the keys of Zarr v3 to bytes in memory and to extents of the repository's own objects, which
+ * are a base store's. Read-only. See >>store for the reads.
+ *
+ *   repo (2), refs/... (1)    a branch or a tag ──► the snapshot's id
+ *   snapshots/ID              its nodes: zarr.json, and which manifest has which chunks
+ *   manifests/ID              read when one of its chunks is: where each chunk lies
+ *   chunks/ID                 chunks
+ *
+ *   path/zarr.json            bytes of the snapshot, which stays in memory
+ *   path/c/i/j, native        an extent of chunks/ID
+ *               inline        bytes of the manifest, which is pinned until they were copied
+ *               in no manifest, or not listed there: there is no such chunk
+ *
+ * Each of these files has a head of 39 bytes and a FlatBuffer, mostly compressed by zstd. Of a
+ * manifest only a table is kept: 24 bytes a chunk, and the chunks' indexes where some are absent
+ * from the region that they span. The tables that were used last stay in memory, as many as `limit`
+ * bytes hold.
+ *
+ *   entry:  not there ──► load: read ──► room for what it decodes to ──► worker: decode, check,
+ *              ▲                                                        table ──► there
+ *              └────────────── evicted, unless it is pinned ◄──────────────────────┘
+ *
+ * Facts are those of spec-v1.md, spec-v2-1.md and the .fbs schemas of earth-mover/icechunk, and
+ * were checked against repositories that icechunk 1.1.21 and 2.3.0 wrote.
+ *
+ * State: struct insitu__icechunk, one per store. What the snapshot told is fixed once it is open.
+ * Under `lock`: the entries' tables and pins, their order, `used`. Of the reactor thread: loads.
+ * The _await functions suspend; insitu__icechunk_resolve_now runs on any thread. The parsers are
+ * pure functions over bytes. */
+
+#define INSITU__ICECHUNK_ID 12   /* bytes of the id of a snapshot, a manifest, a chunk file */
+#define INSITU__ICECHUNK_NODE 8  /* bytes of the id of a node */
+#define INSITU__ICECHUNK_NAME 21 /* characters of an id in a name, the end included */
+#define INSITU__ICECHUNK_HEAD 39 /* bytes in front of the FlatBuffer */
+#define INSITU__ICECHUNK_MAGIC "ICE\xf0\x9f\xa7\x8a\x43HUNK"
+
+/* Manifests that are read side by side, and decoded: each takes its bytes several times over. */
+#define INSITU__ICECHUNK_READS 32
+#define INSITU__ICECHUNK_PARSES 4
+/* Bytes of tables that are kept where nobody has said how many. */
+#define INSITU__ICECHUNK_KEEP (64u << 20)
+/* Bytes that one chunk takes in a FlatBuffer at least: its place in the list, a table, an index.
+ * What claims more chunks than that is refused before memory is taken for them. */
+#define INSITU__ICECHUNK_LEAST 16
+
+#define INSITU__ICECHUNK_BAD                                                                       \
+  "the repository is damaged, or its copy is not whole: copy it again, or open another snapshot"
+
+enum { INSITU__ICECHUNK_SNAPSHOT = 1, INSITU__ICECHUNK_MANIFEST = 2, INSITU__ICECHUNK_REPO = 6 };
+
+/* -- FlatBuffers -- */
+
+/* A FlatBuffer. Accessors that meet an offset outside of it, or a list that is longer than it, set
+ * `damaged` and give zero or nothing. So callers look at the flag once, before they rely on what
+ * they got. Offsets are unsigned and lead forward, but for a table's to its list of fields. */
+struct insitu__icechunk_buffer {
+  const unsigned char *p;
+  uint64_t n;
+  bool damaged;
+};
+
+struct insitu__icechunk_table {
+  struct insitu__icechunk_buffer *b;
+  uint64_t at, fields;        /* fields: where the list of its fields' places is */
+  unsigned n_fields, n_bytes; /* bytes of both */
+};
+
+struct insitu__icechunk_vector {
+  uint64_t at, n; /* of its first element; elements */
+  bool present;
+};
+
+/* Where the offset that stands at `at` leads; 0: outside. At least 4 bytes are there. */
+static uint64_t insitu__icechunk_follow(struct insitu__icechunk_buffer *b, uint64_t at) {
+  uint64_t to = at + insitu__base_load32(b->p + at);
+  if (to > at && to <= b->n && b->n - to >= 4) return to;
+  b->damaged = true;
+  return 0;
+}
+
+/* The table at a place that insitu__icechunk_follow gave. A damaged one has no fields. */
+static struct insitu__icechunk_table insitu__icechunk_table(
+    struct insitu__icechunk_buffer *b, uint64_t at) {
+  struct insitu__icechunk_table t = {.b = b, .at = at};
+  if (!at) return t;
+
+  int64_t fields = (int64_t)at - (int32_t)insitu__base_load32(b->p + at);
+  bool ok = fields >= 0 && (uint64_t)fields + 4 <= b->n;
+  unsigned n_fields = ok ? insitu__base_load16(b->p + fields) : 0;
+  unsigned n_bytes = ok ? insitu__base_load16(b->p + fields + 2) : 0;
+  ok = ok && n_fields >= 4 && (uint64_t)fields + n_fields <= b->n;
+  ok = ok && n_bytes >= 4 && at + n_bytes <= b->n;
+  b->damaged |= !ok;
+  if (!ok) return t;
+  t.fields = (uint64_t)fields;
+  t.n_fields = n_fields;
+  t.n_bytes = n_bytes;
+  return t;
+}
+
+static struct insitu__icechunk_table insitu__icechunk_root(struct insitu__icechunk_buffer *b) {
+  if (b->n < 8 || memcmp(b->p + 4, "Ichk", 4)) b->damaged = true;
+  return insitu__icechunk_table(b, b->damaged ? 0 : insitu__icechunk_follow(b, 0));
+}
+
+/* The place of a field of `size` bytes; 0: the table does not have it. */
+static uint64_t insitu__icechunk_field(
+    const struct insitu__icechunk_table *t, unsigned id, unsigned size) {
+  if (4 + 2 * id + 2 > t->n_fields) return 0;
+  unsigned at = insitu__base_load16(t->b->p + t->fields + 4 + 2 * id);
+  if (!at) return 0;
+  if (at >= 4 && at + size <= t->n_bytes) return t->at + at;
+  t->b->damaged = true;
+  return 0;
+}
+
+static uint64_t insitu__icechunk_u64(const struct insitu__icechunk_table *t, unsigned id) {
+  uint64_t at = insitu__icechunk_field(t, id, 8);
+  return at ? insitu__base_load64(t->b->p + at) : 0;
+}
+
+static uint32_t insitu__icechunk_u32(const struct insitu__icechunk_table *t, unsigned id) {
+  uint64_t at = insitu__icechunk_field(t, id, 4);
+  return at ? insitu__base_load32(t->b->p + at) : 0;
+}
+
+static unsigned insitu__icechunk_u8(const struct insitu__icechunk_table *t, unsigned id) {
+  uint64_t at = insitu__icechunk_field(t, id, 1);
+  return at ? t->b->p[at] : 0;
+}
+
+/* `size` bytes of a struct that a table must have; NULL: it is damaged. */
+static const unsigned char *insitu__icechunk_struct(
+    const struct insitu__icechunk_table *t, unsigned id, unsigned size) {
+  uint64_t at = insitu__icechunk_field(t, id, size);
+  t->b->damaged |= !at;
+  return at ? t->b->p + at : NULL;
+}
+
+static struct insitu__icechunk_table insitu__icechunk_subtable(
+    const struct insitu__icechunk_table *t, unsigned id) {
+  uint64_t at = insitu__icechunk_field(t, id, 4);
+  return insitu__icechunk_table(t->b, at ? insitu__icechunk_follow(t->b, at) : 0);
+}
+
+/* A list of elements of `size` bytes, or a text: elements of one byte. */
+static struct insitu__icechunk_vector insitu__icechunk_vector(
+    const struct insitu__icechunk_table *t, unsigned id, unsigned size) {
+  struct insitu__icechunk_vector v = {.present = false};
+  uint64_t at = insitu__icechunk_field(t, id, 4), to = at ? insitu__icechunk_follow(t->b, at) : 0;
+  if (!to) return v;
+
+  uint64_t n = insitu__base_load32(t->b->p + to);
+  if (n > (t->b->n - to - 4) / size) {
+    t->b->damaged = true;
+    return v;
+  }
+  return (struct insitu__icechunk_vector){to + 4, n, true};
+}
+
+/* A list that a table must have. */
+static struct insitu__icechunk_vector insitu__icechunk_list(
+    const struct insitu__icechunk_table *t, unsigned id, unsigned size) {
+  struct insitu__icechunk_vector v = insitu__icechunk_vector(t, id, size);
+  t->b->damaged |= !v.present;
+  return v;
+}
+
+/* Table number i of a list of tables. */
+static struct insitu__icechunk_table insitu__icechunk_element(
+    struct insitu__icechunk_buffer *b, struct insitu__icechunk_vector v, uint64_t i) {
+  return insitu__icechunk_table(b, insitu__icechunk_follow(b, v.at + 4 * i));
+}
+
+static insitu_status insitu__icechunk_damaged(const char *what, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_CORRUPT, "%s; " INSITU__ICECHUNK_BAD, what);
+}
+
+static insitu_status insitu__icechunk_no_memory(insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_NOMEM, "no memory for it; give the process more memory");
+}
+
+/* -- ids -- */
+
+static const char insitu__icechunk_digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/* Writes an id as it stands in names: Crockford's base 32, the last 4 bits of which are zero. */
+static void insitu__icechunk_id_text(
+    const unsigned char id[INSITU__ICECHUNK_ID], char text[INSITU__ICECHUNK_NAME]) {
+  for (unsigned i = 0; i < INSITU__ICECHUNK_NAME - 1; i++) {
+    unsigned bit = 5 * i, two = (unsigned)id[bit / 8] << 8;
+    if (bit / 8 + 1 < INSITU__ICECHUNK_ID) two |= id[bit / 8 + 1];
+    text[i] = insitu__icechunk_digits[(two >> (11 - bit % 8)) & 31];
+  }
+  text[INSITU__ICECHUNK_NAME - 1] = 0;
+}
+
+/* Reads an id; false: the text is none. */
+static bool insitu__icechunk_id_parse(const char *text, unsigned char id[INSITU__ICECHUNK_ID]) {
+  char again[INSITU__ICECHUNK_NAME];
+  if (strlen(text) != INSITU__ICECHUNK_NAME - 1) return false;
+
+  memset(id, 0, INSITU__ICECHUNK_ID);
+  for (unsigned i = 0; i < INSITU__ICECHUNK_NAME - 1; i++) {
+    char c = text[i] >= 'a' && text[i] <= 'z' ? (char)(text[i] - 'a' + 'A') : text[i];
+    const char *digit = c ? strchr(insitu__icechunk_digits, c) : NULL;
+    if (!digit) return false;
+    unsigned bit = 5 * i, two = (unsigned)(digit - insitu__icechunk_digits) << (11 - bit % 8);
+    id[bit / 8] |= (unsigned char)(two >> 8);
+    if (bit / 8 + 1 < INSITU__ICECHUNK_ID) id[bit / 8 + 1] |= (unsigned char)two;
+  }
+
+  insitu__icechunk_id_text(id, again); /* the last 4 bits are zero */
+  return !strcasecmp(text, again);
+}
+
+/* -- files -- */
+
+/* Checks the head of a file of n bytes. *packed: zstd frames follow, else the FlatBuffer. */
+static insitu_status insitu__icechunk_head(
+    const unsigned char *p, uint64_t n, unsigned type, bool *packed, insitu_error *err) {
+  if (n < INSITU__ICECHUNK_HEAD || memcmp(p, INSITU__ICECHUNK_MAGIC, 12))
+    return insitu__icechunk_damaged("it does not begin as an Icechunk file does", err);
+  if (p[36] != 1 && p[36] != 2)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "it follows version %u of Icechunk's specification; only 1 and 2 can be read here", p[36]);
+  if (p[37] != type)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "it is a file of type %u, and should be of type %u; " INSITU__ICECHUNK_BAD, p[37], type);
+  if (p[38] > 1)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "its compression is number %u, which cannot be decoded here; only none (0) and zstd (1)",
+        p[38]);
+  *packed = p[38] == 1;
+  return INSITU_OK;
+}
+
+/* At most so many bytes a zstd frame of n bytes decodes to, whose head does not tell: the sum over
+ * its blocks (RFC 8878, 3.1.1). 0: the frame is damaged. */
+static uint64_t insitu__icechunk_blocks(const unsigned char *p, uint64_t n) {
+  static const unsigned char id_bytes[4] = {0, 1, 2, 4};
+  uint64_t at = 4, bound = 1;
+  if (n < 5) return 0;
+  unsigned head = p[at++];
+  if (!(head & 0x20)) at++; /* the window's size */
+  at += id_bytes[head & 3];
+  if (head >> 6) at += UINT64_C(1) << (head >> 6);
+  else if (head & 0x20) at++;
+
+  for (bool last = false; !last;) {
+    if (at > n || n - at < 3) return 0;
+    unsigned block = p[at] | (unsigned)p[at + 1] << 8 | (unsigned)p[at + 2] << 16;
+    unsigned type = (block >> 1) & 3, size = block >> 3;
+    last = block & 1;
+    if (type == 3) return 0;
+    bound += type == 2 ? 128u << 10 : size; /* decoded: a block has at most 128 KiB */
+    at += 3 + (type == 1 ? 1 : size);
+  }
+  return at <= n ? bound : 0;
+}
+
+/* At most so many bytes zstd frames decode to; refused above `limit`, which is named. */
+static insitu_status insitu__icechunk_bound(const unsigned char *p, uint64_t n, uint64_t limit,
+    const char *named, uint64_t *bound, insitu_error *err) {
+  *bound = 0;
+  for (uint64_t at = 0; at < n;) {
+    size_t stored = ZSTD_findFrameCompressedSize(p + at, n - at);
+    if (ZSTD_isError(stored) || !stored)
+      return insitu__icechunk_damaged("its zstd frame is cut short or damaged", err);
+    unsigned long long size = ZSTD_getFrameContentSize(p + at, n - at);
+    if (size == ZSTD_CONTENTSIZE_UNKNOWN) size = insitu__icechunk_blocks(p + at, stored);
+    if (size == ZSTD_CONTENTSIZE_ERROR)
+      return insitu__icechunk_damaged("its zstd frame is damaged", err);
+    if (size > limit || *bound > limit - size)
+      return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+          "it decodes to more than %s (%" PRIu64 " bytes), which is more than it may have", named,
+          limit);
+    *bound += size;
+    at += stored;
+  }
+  return INSITU_OK;
+}
+
+/* Decodes zstd frames of n bytes to what insitu__icechunk_bound found; *bytes is the caller's. */
+static insitu_status insitu__icechunk_decode(const unsigned char *p, uint64_t n, uint64_t bound,
+    unsigned char **bytes, uint64_t *n_bytes, insitu_error *err) {
+  ZSTD_DCtx *zstd = ZSTD_createDCtx();
+  *bytes = insitu__mem_realloc(NULL, bound);
+  if (!*bytes || !zstd) {
+    ZSTD_freeDCtx(zstd);
+    return insitu__icechunk_no_memory(err);
+  }
+
+  size_t got = ZSTD_decompressDCtx(zstd, *bytes, bound, p, n);
+  ZSTD_freeDCtx(zstd);
+  if (ZSTD_isError(got))
+    return insitu__error_set(
+        err, INSITU_E_CORRUPT, "zstd: %s; " INSITU__ICECHUNK_BAD, ZSTD_getErrorName(got));
+  *n_bytes = got;
+  return INSITU_OK;
+}
+
+/* A whole file in memory, and what it decodes to. */
+struct insitu__icechunk_file {
+  char *text; /* owned; NULL: it was not read */
+  uint64_t n;
+  unsigned char *decoded; /* owned; NULL: nothing was decoded */
+  struct insitu__icechunk_buffer b;
+};
+
+static void insitu__icechunk_file_free(struct insitu__icechunk_file *f) {
+  insitu__mem_free(f->decoded);
+  insitu__mem_free(f->text);
+  memset(f, 0, sizeof *f);
+}
+
+/* Checks a file that was read, and decodes it: f->b. limit: INSITU__MAX_... of its name. */
+static insitu_status insitu__icechunk_file_open(struct insitu__icechunk_file *f, unsigned type,
+    uint64_t limit, const char *named, insitu_error *err) {
+  const unsigned char *p = (const unsigned char *)f->text;
+  bool packed;
+  uint64_t bound;
+  insitu_status status = insitu__icechunk_head(p, f->n, type, &packed, err);
+  if (status < 0) return status;
+
+  p += INSITU__ICECHUNK_HEAD;
+  uint64_t n = f->n - INSITU__ICECHUNK_HEAD;
+  f->b = (struct insitu__icechunk_buffer){p, n, false};
+  if (!packed) return INSITU_OK;
+  status = insitu__icechunk_bound(p, n, limit, named, &bound, err);
+  if (!status) status = insitu__icechunk_decode(p, n, bound, &f->decoded, &f->b.n, err);
+  f->b.p = f->decoded;
+  return status;
+}
+
+/* -- repo: branches and tags (version 2) -- */
+
+enum { INSITU__ICECHUNK_TAGS = 1, INSITU__ICECHUNK_BRANCHES = 2, INSITU__ICECHUNK_GONE = 3 };
+
+/* Whether bytes of the buffer are the text. */
+static bool insitu__icechunk_is(
+    const struct insitu__icechunk_buffer *b, struct insitu__icechunk_vector v, const char *text) {
+  return v.present && v.n == strlen(text) && !memcmp(b->p + v.at, text, v.n);
+}
+
+/* What a repository has instead of a branch or tag that was asked for. */
+struct insitu__icechunk_names {
+  char **name; /* array; the first INSITU__ICECHUNK_NAMES of them */
+};
+#define INSITU__ICECHUNK_NAMES 1000
+
+static void insitu__icechunk_names_add(
+    struct insitu__icechunk_names *names, const char *text, uint64_t n) {
+  char copy[INSITU__MAX_NEAR_NAME + 1];
+  if (n > INSITU__MAX_NEAR_NAME || INSITU__ARRAY_LEN(names->name) >= INSITU__ICECHUNK_NAMES) return;
+  memcpy(copy, text, n);
+  copy[n] = 0;
+  insitu__array_push_text(&names->name, copy); /* without memory the message names fewer */
+}
+
+/* The error for a branch or tag that is not there; frees the names. kind: "branch" or "tag". */
+static insitu_status insitu__icechunk_no_ref(
+    const char *kind, const char *ref, struct insitu__icechunk_names *names, insitu_error *err) {
+  int n = (int)INSITU__ARRAY_LEN(names->name);
+  int near = n ? insitu__text_nearest(ref, (const char *const *)names->name, n) : -1;
+  struct insitu__text_buffer text = {.limit = 400};
+  if (near >= 0) insitu__text_buffer_printf(&text, "did you mean '%.80s'? ", names->name[near]);
+  if (n) insitu__text_buffer_printf(&text, "there %s", n == 1 ? "is" : "are");
+  for (int i = 0; i < n && i < 8; i++)
+    insitu__text_buffer_printf(&text, "%s '%.40s'", i ? "," : "", names->name[i]);
+  if (n > 8) insitu__text_buffer_printf(&text, ", and %d more", n - 8);
+  insitu__error_set(err, INSITU_E_NOTFOUND, "the repository has no %s '%.100s'; %s", kind, ref,
+      text.text ? text.text : "check the name");
+  insitu__text_buffer_free(&text);
+  INSITU__ARRAY_FREE_EACH(names->name);
+  return INSITU_E_NOTFOUND;
+}
+
+/* Finds the snapshot of a branch or a tag in a repo file. */
+static insitu_status insitu__icechunk_repo_find(struct insitu__icechunk_buffer *b, bool tag,
+    const char *ref, unsigned char id[INSITU__ICECHUNK_ID], insitu_error *err) {
+  struct insitu__icechunk_table root = insitu__icechunk_root(b);
+  struct insitu__icechunk_vector refs =
+      insitu__icechunk_list(&root, tag ? INSITU__ICECHUNK_TAGS : INSITU__ICECHUNK_BRANCHES, 4);
+  struct insitu__icechunk_vector all = insitu__icechunk_list(&root, 4, 4);
+  struct insitu__icechunk_vector gone = insitu__icechunk_vector(&root, INSITU__ICECHUNK_GONE, 4);
+  struct insitu__icechunk_names names = {NULL};
+
+  for (uint64_t i = 0; i < refs.n && !b->damaged; i++) {
+    struct insitu__icechunk_table r = insitu__icechunk_element(b, refs, i);
+    struct insitu__icechunk_vector name = insitu__icechunk_list(&r, 0, 1);
+    if (b->damaged) break;
+    if (!insitu__icechunk_is(b, name, ref)) {
+      insitu__icechunk_names_add(&names, (const char *)b->p + name.at, name.n);
+      continue;
+    }
+
+    uint64_t at = insitu__icechunk_u32(&r, 1);
+    struct insitu__icechunk_table info = {.b = b};
+    if (at < all.n) info = insitu__icechunk_element(b, all, at);
+    const unsigned char *found = insitu__icechunk_struct(&info, 0, INSITU__ICECHUNK_ID);
+    INSITU__ARRAY_FREE_EACH(names.name);
+    if (!found) break;
+    memcpy(id, found, INSITU__ICECHUNK_ID);
+    return INSITU_OK;
+  }
+
+  for (uint64_t i = 0; tag && i < gone.n && !b->damaged; i++) {
+    uint64_t at = insitu__icechunk_follow(b, gone.at + 4 * i);
+    uint64_t n = at ? insitu__base_load32(b->p + at) : 0;
+    if (!at || n > b->n - at - 4 || n != strlen(ref) || memcmp(b->p + at + 4, ref, n)) continue;
+    INSITU__ARRAY_FREE_EACH(names.name);
+    return insitu__error_set(err, INSITU_E_NOTFOUND,
+        "its tag '%.100s' was deleted; open the snapshot that it had, or another tag", ref);
+  }
+  if (!b->damaged) return insitu__icechunk_no_ref(tag ? "tag" : "branch", ref, &names, err);
+  INSITU__ARRAY_FREE_EACH(names.name);
+  return insitu__icechunk_damaged("its list of branches, tags and snapshots is damaged", err);
+}
+
+/* Refuses a repository whose owner has put it offline. */
+static insitu_status insitu__icechunk_repo_online(
+    struct insitu__icechunk_buffer *b, insitu_error *err) {
+  struct insitu__icechunk_table root = insitu__icechunk_root(b);
+  struct insitu__icechunk_table status = insitu__icechunk_subtable(&root, 5);
+  struct insitu__icechunk_vector why = insitu__icechunk_vector(&status, 2, 1);
+  if (b->damaged) return insitu__icechunk_damaged("its FlatBuffer is damaged", err);
+  if (insitu__icechunk_u8(&status, 0) < 2) return INSITU_OK; /* online, or read-only */
+  return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+      "its owner has put the repository offline (%.*s); ask for it, or open another copy",
+      (int)insitu__base_min(why.n, 200), why.present ? (const char *)b->p + why.at : "");
+}
+
+/* The snapshot of a ref.json (version 1): {"snapshot": "ID"}. */
+static insitu_status insitu__icechunk_ref_parse(
+    const char *text, uint64_t n, unsigned char id[INSITU__ICECHUNK_ID], insitu_error *err) {
+  struct insitu__text_json j = {.n = 0};
+  char name[64];
+  insitu_status status = insitu__text_json_parse(&j, text, n, "ref.json", err);
+  if (!status && (insitu__text_json_string(
+                      &j, insitu__text_json_get(&j, 0, "snapshot"), name, sizeof name) < 0 ||
+                     !insitu__icechunk_id_parse(name, id)))
+    status = insitu__icechunk_damaged("it names no snapshot", err);
+  insitu__text_json_free(&j);
+  return status;
+}
+
+/* -- manifests -- */
+
+/* A chunk. Its id is its place, if it is not native: the number of a target, or where its bytes
+ * begin in `text`. The two highest bits of its length tell its kind. */
+struct insitu__icechunk_chunk {
+  unsigned char id[INSITU__ICECHUNK_ID], offset[6], length[6];
+};
+enum { INSITU__ICECHUNK_NATIVE, INSITU__ICECHUNK_INLINE, INSITU__ICECHUNK_VIRTUAL };
+#define INSITU__ICECHUNK_OFFSET (UINT64_C(1) << 48) /* offsets are below it */
+#define INSITU__ICECHUNK_LENGTH (UINT64_C(1) << 46) /* and lengths below this */
+
+/* An object of elsewhere, with chunks in it. Its texts end with a NUL. */
+struct insitu__icechunk_target {
+  uint64_t url, etag; /* where they begin in `text`; etag UINT64_MAX: none is known */
+  uint32_t modified;  /* seconds since 1970; 0: not known */
+};
+
+/* The chunks of one array in a manifest, in C order of their indexes. */
+struct insitu__icechunk_part {
+  unsigned char node[INSITU__ICECHUNK_NODE];
+  unsigned n_dims;
+  bool dense;        /* every index of a box has its chunk, and only the box is kept */
+  uint64_t first, n; /* of `chunk` */
+  uint64_t index;    /* of `index`: of each chunk n_dims; or the box: from, then lengths */
+};
+
+/* The table of a manifest. */
+struct insitu__icechunk_manifest {
+  uint64_t bytes;                     /* of memory that all of it takes */
+  struct insitu__icechunk_part *part; /* by node */
+  uint64_t n_parts;
+  struct insitu__icechunk_chunk *chunk;
+  uint64_t n_chunks;
+  uint32_t *index;
+  uint64_t n_index, index_room;
+  struct insitu__icechunk_target *target; /* array */
+  struct insitu__text_buffer text;
+};
+
+/* What parsing one needs besides. */
+struct insitu__icechunk_parser {
+  struct insitu__icechunk_buffer *b;
+  struct insitu__icechunk_manifest *m;
+  uint64_t room;  /* bytes that the table may take */
+  uint32_t *slot; /* targets by the hash of their texts: number + 1; 0: free */
+  uint64_t n_slots;
+  ZSTD_DCtx *zstd;
+  ZSTD_DDict *dictionary; /* of locations */
+  insitu_error *err;
+};
+
+static void insitu__icechunk_manifest_free(struct insitu__icechunk_manifest *m) {
+  if (!m) return;
+  INSITU__ARRAY_FREE(m->target);
+  insitu__text_buffer_free(&m->text);
+  insitu__mem_free(m->part);
+  insitu__mem_free(m->chunk);
+  insitu__mem_free(m->index);
+  insitu__mem_free(m);
+}
+
+static uint64_t insitu__icechunk_load48(const unsigned char p[6]) {
+  return insitu__base_load32(p) | (uint64_t)insitu__base_load16(p + 4) << 32;
+}
+
+static void insitu__icechunk_store48(unsigned char p[6], uint64_t v) {
+  memcpy(p, &v, 6);
+}
+
+static insitu_status insitu__icechunk_full(
+    const struct insitu__icechunk_parser *w, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_BUDGET,
+      "its table takes more than %" PRIu64 " bytes, an eighth of memory_budget; raise "
+      "memory_budget, or let Icechunk split its manifests (ManifestSplittingConfig)",
+      w->room);
+}
+
+/* Bytes that the table has so far. */
+static uint64_t insitu__icechunk_takes(const struct insitu__icechunk_manifest *m) {
+  return sizeof *m + m->n_parts * sizeof *m->part + m->n_chunks * sizeof *m->chunk +
+         m->index_room * sizeof *m->index + INSITU__ARRAY_LEN(m->target) * 2 * sizeof *m->target +
+         m->text.cap;
+}
+
+/* Appends bytes to the texts, a NUL behind them; *at: where they begin. */
+static insitu_status insitu__icechunk_text(
+    struct insitu__icechunk_parser *w, const void *bytes, uint64_t n, uint64_t *at) {
+  struct insitu__text_buffer *text = &w->m->text;
+  if (n > w->room || insitu__icechunk_takes(w->m) > w->room - n)
+    return insitu__icechunk_full(w, w->err);
+  *at = text->n;
+  if (insitu__text_buffer_bytes(text, bytes, n) && insitu__text_buffer_bytes(text, "", 1))
+    return INSITU_OK;
+  return insitu__icechunk_no_memory(w->err);
+}
+
+/* Doubles the table of hashes; false: no memory. */
+static bool insitu__icechunk_slots_grow(struct insitu__icechunk_parser *w) {
+  uint64_t n = w->n_slots ? 2 * w->n_slots : 64;
+  uint32_t *slot = insitu__mem_alloc(n, sizeof *slot);
+  if (!slot) return false;
+  for (uint64_t i = 0; i < w->n_slots; i++) {
+    if (!w->slot[i]) continue;
+    const char *url = w->m->text.text + w->m->target[w->slot[i] - 1].url;
+    uint64_t at = insitu__store_hash(0, url) & (n - 1);
+    while (slot[at]) at = (at + 1) & (n - 1);
+    slot[at] = w->slot[i];
+  }
+  insitu__mem_free(w->slot);
+  w->slot = slot;
+  w->n_slots = n;
+  return true;
+}
+
+/* The number of a target, which is added if it is new. */
+static insitu_status insitu__icechunk_target(struct insitu__icechunk_parser *w, const char *url,
+    struct insitu__icechunk_vector etag, uint32_t modified, uint32_t *number) {
+  struct insitu__icechunk_manifest *m = w->m;
+  uint64_t n = INSITU__ARRAY_LEN(m->target);
+  if (2 * (n + 1) > w->n_slots && !insitu__icechunk_slots_grow(w))
+    return insitu__icechunk_no_memory(w->err);
+
+  uint64_t at = insitu__store_hash(0, url) & (w->n_slots - 1);
+  for (; w->slot[at]; at = (at + 1) & (w->n_slots - 1)) {
+    const struct insitu__icechunk_target *t = &m->target[w->slot[at] - 1];
+    if (strcmp(m->text.text + t->url, url) || t->modified != modified) continue;
+    if (etag.present != (t->etag != UINT64_MAX)) continue;
+    const char *known = etag.present ? m->text.text + t->etag : "";
+    if (etag.present && (strlen(known) != etag.n || memcmp(known, w->b->p + etag.at, etag.n)))
+      continue;
+    *number = w->slot[at] - 1;
+    return INSITU_OK;
+  }
+
+  struct insitu__icechunk_target t = {.etag = UINT64_MAX, .modified = modified};
+  insitu_status status = insitu__icechunk_text(w, url, strlen(url), &t.url);
+  if (!status && etag.present)
+    status = insitu__icechunk_text(w, w->b->p + etag.at, etag.n, &t.etag);
+  if (status < 0) return status;
+  if (n >= UINT32_MAX - 1 || !INSITU__ARRAY_PUSH(m->target, t))
+    return insitu__icechunk_no_memory(w->err);
+  *number = w->slot[at] = (uint32_t)n;
+  w->slot[at]++;
+  return INSITU_OK;
+}
+
+/* The location of a virtual chunk as a text of at most INSITU__MAX_KEY bytes. */
+static insitu_status insitu__icechunk_location(struct insitu__icechunk_parser *w,
+    struct insitu__icechunk_vector plain, struct insitu__icechunk_vector packed,
+    char url[INSITU__MAX_KEY]) {
+  size_t n = plain.n;
+  if (!packed.present) {
+    if (n >= INSITU__MAX_KEY)
+      return insitu__icechunk_damaged("a chunk's location is longer than any url", w->err);
+    memcpy(url, w->b->p + plain.at, n);
+  } else {
+    if (!w->zstd && !(w->zstd = ZSTD_createDCtx())) return insitu__icechunk_no_memory(w->err);
+    const unsigned char *from = w->b->p + packed.at;
+    n = w->dictionary ? ZSTD_decompress_usingDDict(
+                            w->zstd, url, INSITU__MAX_KEY - 1, from, packed.n, w->dictionary)
+                      : ZSTD_decompressDCtx(w->zstd, url, INSITU__MAX_KEY - 1, from, packed.n);
+    if (ZSTD_isError(n))
+      return insitu__error_set(w->err, INSITU_E_CORRUPT,
+          "a chunk's compressed location: zstd: %s; " INSITU__ICECHUNK_BAD, ZSTD_getErrorName(n));
+  }
+  url[n] = 0;
+  if (memchr(url, 0, n)) return insitu__icechunk_damaged("a chunk's location has a NUL", w->err);
+  return INSITU_OK;
+}
+
+/* Puts one chunk into the table, but for its index. */
+static insitu_status insitu__icechunk_chunk_parse(struct insitu__icechunk_parser *w,
+    const struct insitu__icechunk_table *t, struct insitu__icechunk_chunk *c) {
+  uint64_t id = insitu__icechunk_field(t, 4, INSITU__ICECHUNK_ID);
+  uint64_t offset = insitu__icechunk_u64(t, 2), length = insitu__icechunk_u64(t, 3), at;
+  struct insitu__icechunk_vector bytes = insitu__icechunk_vector(t, 1, 1);
+  struct insitu__icechunk_vector plain = insitu__icechunk_vector(t, 5, 1);
+  struct insitu__icechunk_vector packed = insitu__icechunk_vector(t, 8, 1);
+  struct insitu__icechunk_vector etag = insitu__icechunk_vector(t, 6, 1);
+  uint32_t modified = insitu__icechunk_u32(t, 7), number;
+  int kinds = (id != 0) + bytes.present + (plain.present || packed.present);
+  insitu_status status = INSITU_OK;
+  unsigned kind = INSITU__ICECHUNK_NATIVE;
+  memset(c, 0, sizeof *c);
+  if (w->b->damaged) return insitu__icechunk_damaged("a chunk's table is damaged", w->err);
+  if (kinds != 1)
+    return insitu__icechunk_damaged(
+        "a chunk is not of one kind: native, inline or virtual", w->err);
+  if (offset >= INSITU__ICECHUNK_OFFSET || length >= INSITU__ICECHUNK_LENGTH)
+    return insitu__icechunk_damaged("a chunk lies beyond 2^46 bytes", w->err);
+
+  if (id) memcpy(c->id, w->b->p + id, INSITU__ICECHUNK_ID);
+  else if (bytes.present) {
+    kind = INSITU__ICECHUNK_INLINE;
+    length = bytes.n;
+    offset = 0;
+    status = insitu__icechunk_text(w, w->b->p + bytes.at, bytes.n, &at);
+    if (!status) memcpy(c->id, &at, sizeof at);
+  } else {
+    char url[INSITU__MAX_KEY];
+    kind = INSITU__ICECHUNK_VIRTUAL;
+    status = insitu__icechunk_location(w, plain, packed, url);
+    if (!status && etag.present && memchr(w->b->p + etag.at, 0, etag.n))
+      status = insitu__icechunk_damaged("a chunk's ETag has a NUL", w->err);
+    if (!status) status = insitu__icechunk_target(w, url, etag, modified, &number);
+    if (!status) memcpy(c->id, &number, sizeof number);
+  }
+  insitu__icechunk_store48(c->offset, offset);
+  insitu__icechunk_store48(c->length, length | (uint64_t)kind << 46);
+  return status;
+}
+
+/* Makes room for the indexes of n chunks. */
+static insitu_status insitu__icechunk_index_room(
+    struct insitu__icechunk_parser *w, uint64_t n, unsigned n_dims) {
+  struct insitu__icechunk_manifest *m = w->m;
+  uint64_t need = m->n_index + n * n_dims + 2 * n_dims;
+  if (m->index && need <= m->index_room) return INSITU_OK;
+  if (need > w->room / sizeof *m->index) return insitu__icechunk_full(w, w->err);
+  need = insitu__base_max(need, m->index_room + m->index_room / 2); /* of many arrays */
+  uint32_t *index = insitu__mem_realloc(m->index, need * sizeof *index);
+  if (!index) return insitu__icechunk_no_memory(w->err);
+  m->index = index;
+  m->index_room = need;
+  return INSITU_OK;
+}
+
+/* Compares indexes in C order. */
+static int insitu__icechunk_compare(const uint32_t *a, const uint32_t *b, unsigned n) {
+  for (unsigned d = 0; d < n; d++)
+    if (a[d] != b[d]) return a[d] < b[d] ? -1 : 1;
+  return 0;
+}
+
+/* Where the chunks of a part fill a box, keeps that instead of their indexes. */
+static void insitu__icechunk_part_pack(
+    struct insitu__icechunk_manifest *m, struct insitu__icechunk_part *part) {
+  uint32_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], *index = m->index + part->index;
+  unsigned n = part->n_dims;
+  uint64_t cells = 1;
+  for (uint64_t i = 0; i < part->n; i++)
+    for (unsigned d = 0; d < n; d++) {
+      uint32_t at = index[i * n + d];
+      lo[d] = i && lo[d] < at ? lo[d] : at;
+      hi[d] = i && hi[d] > at ? hi[d] : at;
+    }
+
+  for (unsigned d = 0; d < n && part->n; d++)
+    if (!insitu__base_mul(cells, (uint64_t)hi[d] - lo[d] + 1, &cells)) return;
+  if (cells != part->n) return;
+  for (unsigned d = 0; d < n; d++) {
+    index[d] = lo[d];
+    index[n + d] = hi[d] - lo[d] + 1;
+  }
+  part->dense = true;
+  m->n_index = part->index + 2 * n;
+}
+
+/* Parses the chunks of one array. */
+static insitu_status insitu__icechunk_part_parse(
+    struct insitu__icechunk_parser *w, const struct insitu__icechunk_table *array) {
+  struct insitu__icechunk_manifest *m = w->m;
+  struct insitu__icechunk_part *part = &m->part[m->n_parts];
+  const unsigned char *node = insitu__icechunk_struct(array, 0, INSITU__ICECHUNK_NODE);
+  struct insitu__icechunk_vector refs = insitu__icechunk_list(array, 1, 4);
+  if (w->b->damaged) return insitu__icechunk_damaged("the list of an array is damaged", w->err);
+
+  *part = (struct insitu__icechunk_part){.first = m->n_chunks, .n = refs.n, .index = m->n_index};
+  memcpy(part->node, node, INSITU__ICECHUNK_NODE);
+  for (uint64_t i = 0; i < refs.n; i++) {
+    struct insitu__icechunk_table t = insitu__icechunk_element(w->b, refs, i);
+    struct insitu__icechunk_vector index = insitu__icechunk_list(&t, 0, 4);
+    if (!i) part->n_dims = (unsigned)insitu__base_min(index.n, INSITU__MAX_DIMS + 1);
+    unsigned n = part->n_dims;
+    if (w->b->damaged || n > INSITU__MAX_DIMS || index.n != n)
+      return insitu__icechunk_damaged("a chunk's index is damaged", w->err);
+    insitu_status status = i ? INSITU_OK : insitu__icechunk_index_room(w, refs.n, n);
+    if (status < 0) return status;
+
+    uint32_t *to = &m->index[m->n_index];
+    if (n) memcpy(to, w->b->p + index.at, n * sizeof *to);
+    if (i && insitu__icechunk_compare(to - n, to, n) >= 0)
+      return insitu__icechunk_damaged("its chunks are not in order", w->err);
+    m->n_index += n;
+    status = insitu__icechunk_chunk_parse(w, &t, &m->chunk[m->n_chunks]);
+    if (status < 0) return status;
+    m->n_chunks++;
+  }
+  insitu__icechunk_part_pack(m, part);
+  m->n_parts++;
+  return INSITU_OK;
+}
+
+static int insitu__icechunk_compare_parts(const void *a, const void *b) {
+  const struct insitu__icechunk_part *x = a, *y = b;
+  return memcmp(x->node, y->node, INSITU__ICECHUNK_NODE);
+}
+
+/* Takes the dictionary of locations. Without one they are plain zstd frames. */
+static insitu_status insitu__icechunk_dictionary(
+    struct insitu__icechunk_parser *w, const struct insitu__icechunk_table *root) {
+  struct insitu__icechunk_vector v = insitu__icechunk_vector(root, 2, 1);
+  if (!v.present || !v.n) return INSITU_OK;
+  w->dictionary = ZSTD_createDDict(w->b->p + v.at, v.n);
+  return w->dictionary ? INSITU_OK : insitu__icechunk_no_memory(w->err);
+}
+
+/* Gives back the memory that the table does not need. */
+static void insitu__icechunk_manifest_trim(struct insitu__icechunk_manifest *m) {
+  uint32_t *index = insitu__mem_realloc(m->index, m->n_index * sizeof *index);
+  if (index) m->index = index;
+  if (index) m->index_room = m->n_index;
+  char *text = m->text.text ? insitu__mem_realloc(m->text.text, m->text.n + 1) : NULL;
+  if (text) m->text.text = text;
+  if (text) m->text.cap = m->text.n + 1;
+  m->bytes = insitu__icechunk_takes(m);
+}
+
+/* Parses all of a manifest. */
+static insitu_status insitu__icechunk_manifest_fill(struct insitu__icechunk_parser *w) {
+  struct insitu__icechunk_manifest *m = w->m;
+  struct insitu__icechunk_table root = insitu__icechunk_root(w->b);
+  struct insitu__icechunk_vector arrays = insitu__icechunk_list(&root, 1, 4);
+  uint64_t chunks = 0;
+  insitu_status status = insitu__icechunk_dictionary(w, &root);
+  if (status < 0) return status;
+
+  for (uint64_t i = 0; i < arrays.n && !w->b->damaged; i++) {
+    struct insitu__icechunk_table array = insitu__icechunk_element(w->b, arrays, i);
+    chunks += insitu__icechunk_list(&array, 1, 4).n;
+    w->b->damaged |= chunks + i > w->b->n / INSITU__ICECHUNK_LEAST;
+  }
+  if (w->b->damaged) return insitu__icechunk_damaged("its lists of chunks are damaged", w->err);
+  if (chunks > w->room / sizeof *m->chunk) return insitu__icechunk_full(w, w->err);
+
+  m->text.limit = UINT64_MAX / 4;
+  m->part = insitu__mem_alloc(insitu__base_max(1, arrays.n), sizeof *m->part);
+  m->chunk = insitu__mem_realloc(NULL, insitu__base_max(1, chunks) * sizeof *m->chunk);
+  if (!m->part || !m->chunk) return insitu__icechunk_no_memory(w->err);
+  for (uint64_t i = 0; i < arrays.n; i++) {
+    struct insitu__icechunk_table array = insitu__icechunk_element(w->b, arrays, i);
+    status = insitu__icechunk_part_parse(w, &array);
+    if (status < 0) return status;
+  }
+
+  qsort(m->part, m->n_parts, sizeof *m->part, insitu__icechunk_compare_parts);
+  for (uint64_t i = 1; i < m->n_parts; i++)
+    if (!insitu__icechunk_compare_parts(&m->part[i - 1], &m->part[i]))
+      return insitu__icechunk_damaged("it has an array twice", w->err);
+  insitu__icechunk_manifest_trim(m);
+  return m->bytes <= w->room ? INSITU_OK : insitu__icechunk_full(w, w->err);
+}
+
+/* Makes the table of a manifest, of at most `room` bytes. NULL on error. */
+static struct insitu__icechunk_manifest *insitu__icechunk_manifest_parse(
+    struct insitu__icechunk_buffer *b, uint64_t room, insitu_status *status, insitu_error *err) {
+  struct insitu__icechunk_parser w = {
+      .b = b, .room = room, .err = err, .m = insitu__mem_alloc(1, sizeof *w.m)};
+  *status = w.m ? insitu__icechunk_manifest_fill(&w) : insitu__icechunk_no_memory(err);
+  insitu__mem_free(w.slot);
+  ZSTD_freeDDict(w.dictionary);
+  ZSTD_freeDCtx(w.zstd);
+  if (!*status) return w.m;
+  insitu__icechunk_manifest_free(w.m);
+  return NULL;
+}
+
+/* The chunk of an array with this index; NULL: the manifest has none. *status: whether the manifest
+ * fits the array. Versions before 1.0 wrote the index [0] for an array without dimensions. */
+static const struct insitu__icechunk_chunk *insitu__icechunk_manifest_find(
+    const struct insitu__icechunk_manifest *m, const unsigned char *node, unsigned n_dims,
+    const uint32_t *index, insitu_status *status) {
+  static const uint32_t zero[1] = {0};
+  uint64_t at, i = 0;
+  *status = INSITU_OK;
+  INSITU__BASE_BISECT(
+      at, 0, m->n_parts, memcmp(m->part[mid].node, node, INSITU__ICECHUNK_NODE) < 0);
+  const struct insitu__icechunk_part *p = &m->part[at];
+  if (at == m->n_parts || memcmp(p->node, node, INSITU__ICECHUNK_NODE) || !p->n) return NULL;
+
+  if (!n_dims && p->n_dims == 1) index = zero;
+  else if (p->n_dims != n_dims) *status = INSITU_E_CORRUPT;
+  if (*status) return NULL;
+  const uint32_t *kept = m->index + p->index;
+  unsigned n = p->n_dims;
+  for (unsigned d = 0; d < n && p->dense; d++) {
+    if (index[d] < kept[d] || index[d] - kept[d] >= kept[n + d]) return NULL;
+    i = i * kept[n + d] + (index[d] - kept[d]);
+  }
+  if (p->dense) return &m->chunk[p->first + i];
+
+  INSITU__BASE_BISECT(i, 0, p->n, insitu__icechunk_compare(kept + mid * n, index, n) < 0);
+  if (i == p->n || insitu__icechunk_compare(kept + i * n, index, n)) return NULL;
+  return &m->chunk[p->first + i];
+}
+
+/* -- snapshots -- */
+
+/* A manifest that the snapshot lists. */
+struct insitu__icechunk_entry {
+  unsigned char id[INSITU__ICECHUNK_ID];
+  uint64_t bytes, chunks; /* of its file, as the snapshot says */
+
+  /* under lock */
+  struct insitu__icechunk_manifest *table; /* NULL: not there */
+  uint32_t pins;
+  struct insitu__icechunk_entry *newer, *older; /* of those that are there, by their last use */
+
+  struct insitu__icechunk_load *load; /* the reactor thread's; NULL: nobody reads it */
+};
+
+/* A box of an array's chunks, and the manifest that has them. */
+struct insitu__icechunk_cover {
+  uint32_t from;  /* of the box along insitu__icechunk_array.along; what covers are sorted by */
+  uint32_t most;  /* the highest end of this box and of all before it, along the same */
+  uint32_t entry; /* number of the manifest */
+  uint64_t box;   /* in insitu__icechunk_tree.box: the begin and the end along each axis */
+};
+
+struct insitu__icechunk_array {
+  const char *path; /* without the first slash: "" is the root */
+  unsigned char node[INSITU__ICECHUNK_NODE];
+  unsigned n_dims, along;
+  uint64_t first, n; /* its covers */
+};
+
+/* What a snapshot tells. Fixed once it was parsed, but for the entries. */
+struct insitu__icechunk_tree {
+  char *names;                  /* keys and paths */
+  insitu_object *object;        /* zarr.json of each node: bytes of the file */
+  const insitu_object **sorted; /* by insitu__store_order */
+  uint64_t n_objects;
+  struct insitu__icechunk_array *array; /* by path */
+  uint64_t n_arrays;
+  struct insitu__icechunk_entry *entry; /* by id */
+  uint64_t n_entries;
+  struct insitu__icechunk_cover *cover; /* array */
+  uint32_t *box;                        /* array */
+};
+
+/* Frees the tree, and the tables of its entries. */
+static void insitu__icechunk_tree_free(struct insitu__icechunk_tree *t) {
+  for (uint64_t i = 0; i < t->n_entries; i++) insitu__icechunk_manifest_free(t->entry[i].table);
+  insitu__mem_free(t->names);
+  insitu__mem_free(t->object);
+  insitu__mem_free(t->sorted);
+  insitu__mem_free(t->array);
+  insitu__mem_free(t->entry);
+  INSITU__ARRAY_FREE(t->cover);
+  INSITU__ARRAY_FREE(t->box);
+  memset(t, 0, sizeof *t);
+}
+
+static int insitu__icechunk_compare_entries(const void *a, const void *b) {
+  const struct insitu__icechunk_entry *x = a, *y = b;
+  return memcmp(x->id, y->id, INSITU__ICECHUNK_ID);
+}
+
+static int insitu__icechunk_compare_covers(const void *a, const void *b) {
+  const struct insitu__icechunk_cover *x = a, *y = b;
+  return (x->from > y->from) - (x->from < y->from);
+}
+
+static int insitu__icechunk_compare_arrays(const void *a, const void *b) {
+  const struct insitu__icechunk_array *x = a, *y = b;
+  return strcmp(x->path, y->path);
+}
+
+/* Lists the manifests: structs of 32 bytes in version 1, tables in version 2. */
+static insitu_status insitu__icechunk_tree_entries(
+    struct insitu__icechunk_tree *t, const struct insitu__icechunk_table *root, insitu_error *err) {
+  struct insitu__icechunk_buffer *b = root->b;
+  struct insitu__icechunk_vector one = insitu__icechunk_vector(root, 6, 32);
+  struct insitu__icechunk_vector two = insitu__icechunk_vector(root, 7, 4);
+  if (two.n > b->n / INSITU__ICECHUNK_LEAST) b->damaged = true;
+  if (b->damaged || one.n + two.n > UINT32_MAX)
+    return insitu__icechunk_damaged("its list of manifests is damaged", err);
+  t->entry = insitu__mem_alloc(insitu__base_max(1, one.n + two.n), sizeof *t->entry);
+  if (!t->entry) return insitu__icechunk_no_memory(err);
+
+  for (uint64_t i = 0; i < one.n; i++) {
+    struct insitu__icechunk_entry *e = &t->entry[t->n_entries++];
+    const unsigned char *p = b->p + one.at + 32 * i;
+    memcpy(e->id, p, INSITU__ICECHUNK_ID);
+    e->bytes = insitu__base_load64(p + 16);
+    e->chunks = insitu__base_load32(p + 24);
+  }
+  for (uint64_t i = 0; i < two.n; i++) {
+    struct insitu__icechunk_entry *e = &t->entry[t->n_entries];
+    struct insitu__icechunk_table info = insitu__icechunk_element(b, two, i);
+    const unsigned char *id = insitu__icechunk_struct(&info, 0, INSITU__ICECHUNK_ID);
+    if (!id) return insitu__icechunk_damaged("its list of manifests is damaged", err);
+    memcpy(e->id, id, INSITU__ICECHUNK_ID);
+    e->bytes = insitu__icechunk_u64(&info, 1);
+    e->chunks = insitu__icechunk_u32(&info, 2);
+    t->n_entries++;
+  }
+  qsort(t->entry, t->n_entries, sizeof *t->entry, insitu__icechunk_compare_entries);
+  return INSITU_OK;
+}
+
+/* The axis along which one box tells most about where a chunk is: the boxes are shortest there, as
+ * a share of what all of them span. */
+static unsigned insitu__icechunk_along(
+    const uint32_t *box, const struct insitu__icechunk_cover *cover, uint64_t n, unsigned n_dims) {
+  double least = 2;
+  unsigned along = 0;
+  for (unsigned d = 0; d < n_dims && n; d++) {
+    uint64_t lo = UINT64_MAX, hi = 0, sum = 0;
+    for (uint64_t i = 0; i < n; i++) {
+      const uint32_t *b = box + cover[i].box + 2 * d;
+      lo = insitu__base_min(lo, b[0]);
+      hi = insitu__base_max(hi, b[1]);
+      sum += b[1] - b[0];
+    }
+    double share = hi > lo ? (double)sum / (double)n / (double)(hi - lo) : 1;
+    if (share < least) along = d;
+    if (share < least) least = share;
+  }
+  return along;
+}
+
+/* Adds what an array's manifests cover. */
+static insitu_status insitu__icechunk_tree_covers(struct insitu__icechunk_tree *t,
+    struct insitu__icechunk_array *a, const struct insitu__icechunk_table *data, uint64_t *left,
+    insitu_error *err) {
+  struct insitu__icechunk_buffer *b = data->b;
+  struct insitu__icechunk_vector refs = insitu__icechunk_list(data, 2, 4);
+  a->first = INSITU__ARRAY_LEN(t->cover);
+  for (uint64_t i = 0; i < refs.n; i++) {
+    struct insitu__icechunk_table ref = insitu__icechunk_element(b, refs, i);
+    const unsigned char *id = insitu__icechunk_struct(&ref, 0, INSITU__ICECHUNK_ID);
+    struct insitu__icechunk_vector extents = insitu__icechunk_list(&ref, 1, 8);
+    uint64_t takes = INSITU__ICECHUNK_LEAST + 8 * (uint64_t)a->n_dims, at;
+    bool fits = extents.n == a->n_dims || (!a->n_dims && extents.n == 1);
+    if (b->damaged || !fits || takes > *left)
+      return insitu__icechunk_damaged("an array's list of manifests is damaged", err);
+    *left -= takes;
+
+    INSITU__BASE_BISECT(at, 0, t->n_entries, memcmp(t->entry[mid].id, id, INSITU__ICECHUNK_ID) < 0);
+    if (at == t->n_entries || memcmp(t->entry[at].id, id, INSITU__ICECHUNK_ID))
+      return insitu__icechunk_damaged(
+          "an array has chunks in a manifest that the snapshot does not list", err);
+    struct insitu__icechunk_cover c = {.entry = (uint32_t)at, .box = INSITU__ARRAY_LEN(t->box)};
+    for (unsigned d = 0; d < 2 * a->n_dims; d++)
+      if (!INSITU__ARRAY_PUSH(t->box, insitu__base_load32(b->p + extents.at + 4 * (uint64_t)d)))
+        return insitu__icechunk_no_memory(err);
+    for (unsigned d = 0; d < a->n_dims; d++)
+      if (t->box[c.box + 2 * d] > t->box[c.box + 2 * d + 1])
+        return insitu__icechunk_damaged("a manifest's extents end before they begin", err);
+    if (!INSITU__ARRAY_PUSH(t->cover, c)) return insitu__icechunk_no_memory(err);
+    a->n++;
+  }
+
+  struct insitu__icechunk_cover *cover = t->cover + a->first;
+  if (!a->n || !a->n_dims) return INSITU_OK;
+  a->along = insitu__icechunk_along(t->box, cover, a->n, a->n_dims);
+  for (uint64_t i = 0; i < a->n; i++) cover[i].from = t->box[cover[i].box + 2 * a->along];
+  qsort(cover, a->n, sizeof *cover, insitu__icechunk_compare_covers);
+  for (uint64_t i = 0, most = 0; i < a->n; i++) {
+    most = insitu__base_max(most, t->box[cover[i].box + 2 * a->along + 1]);
+    cover[i].most = (uint32_t)most;
+  }
+  return INSITU_OK;
+}
+
+/* Adds one node. names: where its key goes; *left: bytes that the nodes behind it may still claim
+ * of the file. */
+static insitu_status insitu__icechunk_tree_node(struct insitu__icechunk_tree *t,
+    const struct insitu__icechunk_table *node, char **names, uint64_t *left, insitu_error *err) {
+  struct insitu__icechunk_buffer *b = node->b;
+  const unsigned char *id = insitu__icechunk_struct(node, 0, INSITU__ICECHUNK_NODE);
+  struct insitu__icechunk_vector path = insitu__icechunk_list(node, 1, 1);
+  struct insitu__icechunk_vector text = insitu__icechunk_list(node, 2, 1);
+  unsigned type = insitu__icechunk_u8(node, 3);
+  if (b->damaged || path.n > *left || path.n > INSITU__MAX_KEY - 16 || !path.n)
+    return insitu__icechunk_damaged("a node's table is damaged", err);
+  *left -= path.n;
+
+  char *key = *names;
+  uint64_t n = path.n - 1;
+  memcpy(key, b->p + path.at + 1, n);
+  memcpy(key + n, n ? "/zarr.json" : "zarr.json", n ? 11 : 10);
+  *names += n + 12;
+  if (b->p[path.at] != '/' || memchr(key, 0, n) || !insitu__store_key_valid(key))
+    return insitu__icechunk_damaged("a node's path is no path", err);
+  t->object[t->n_objects] = (insitu_object){.key = key, .bytes = b->p + text.at, .n = text.n};
+  t->sorted[t->n_objects] = &t->object[t->n_objects];
+  t->n_objects++;
+  if (type == 2) return INSITU_OK; /* a group */
+  if (type != 1) return insitu__icechunk_damaged("a node is neither array nor group", err);
+
+  struct insitu__icechunk_table data = insitu__icechunk_subtable(node, 4);
+  struct insitu__icechunk_vector one = insitu__icechunk_vector(&data, 0, 16);
+  struct insitu__icechunk_vector two = insitu__icechunk_vector(&data, 3, 4);
+  uint64_t n_dims = two.present && two.n ? two.n : one.n;
+  struct insitu__icechunk_array *a = &t->array[t->n_arrays++];
+  if (n_dims > INSITU__MAX_DIMS) return INSITU_OK; /* its metadata is refused, if it is opened */
+  a->n_dims = (unsigned)n_dims;
+  a->path = *names;
+  memcpy(a->node, id, INSITU__ICECHUNK_NODE);
+  memcpy(*names, key, n);
+  (*names)[n] = 0;
+  *names += n + 1;
+  return insitu__icechunk_tree_covers(t, a, &data, left, err);
+}
+
+/* Sorts objects and arrays, and refuses a path that is there twice. */
+static insitu_status insitu__icechunk_tree_sort(
+    struct insitu__icechunk_tree *t, insitu_error *err) {
+  qsort(t->sorted, t->n_objects, sizeof *t->sorted, insitu__store_compare_objects);
+  qsort(t->array, t->n_arrays, sizeof *t->array, insitu__icechunk_compare_arrays);
+  for (uint64_t i = 1; i < t->n_objects; i++)
+    if (!strcmp(t->sorted[i - 1]->key, t->sorted[i]->key))
+      return insitu__icechunk_damaged("it has a path twice", err);
+  return INSITU_OK;
+}
+
+/* Parses a snapshot, whose bytes the tree points into; insitu__icechunk_tree_free in any case. */
+static insitu_status insitu__icechunk_tree_parse(struct insitu__icechunk_tree *t,
+    struct insitu__icechunk_buffer *b, unsigned char id[INSITU__ICECHUNK_ID], insitu_error *err) {
+  struct insitu__icechunk_table root = insitu__icechunk_root(b);
+  struct insitu__icechunk_vector nodes = insitu__icechunk_list(&root, 2, 4);
+  const unsigned char *own = insitu__icechunk_struct(&root, 0, INSITU__ICECHUNK_ID);
+  if (nodes.n > b->n / INSITU__ICECHUNK_LEAST) b->damaged = true;
+  if (b->damaged) return insitu__icechunk_damaged("its list of nodes is damaged", err);
+  memcpy(id, own, INSITU__ICECHUNK_ID);
+  insitu_status status = insitu__icechunk_tree_entries(t, &root, err);
+  if (status < 0) return status;
+
+  /* Each node's key, and an array's path: no more than twice its path in the file, and 14 bytes. */
+  uint64_t left = b->n, most = insitu__base_max(1, nodes.n);
+  t->names = insitu__mem_realloc(NULL, 2 * b->n + 14 * nodes.n);
+  t->object = insitu__mem_alloc(most, sizeof *t->object);
+  t->sorted = insitu__mem_alloc(most, sizeof *t->sorted);
+  t->array = insitu__mem_alloc(most, sizeof *t->array);
+  if (!t->names || !t->object || !t->sorted || !t->array) return insitu__icechunk_no_memory(err);
+  char *names = t->names;
+  for (uint64_t i = 0; i < nodes.n && !status; i++) {
+    struct insitu__icechunk_table node = insitu__icechunk_element(b, nodes, i);
+    status = insitu__icechunk_tree_node(t, &node, &names, &left, err);
+  }
+  for (uint64_t i = 0; i < t->n_arrays; i++)
+    if (!t->array[i].path) t->array[i].path = "/"; /* no key is below it */
+  return status ? status : insitu__icechunk_tree_sort(t, err);
+}
+
+/* Reads a part of a key as the number of a chunk along an axis; NULL: it is none. */
+static const char *insitu__icechunk_number(const char *p, uint32_t *number) {
+  uint64_t v = 0;
+  if (*p < '0' || *p > '9') return NULL;
+  for (; *p >= '0' && *p <= '9'; p++) {
+    v = 10 * v + (uint64_t)(*p - '0');
+    if (v > UINT32_MAX) return NULL;
+  }
+  *number = (uint32_t)v;
+  return p;
+}
+
+/* Reads a chunk's index behind an array's path: c/1/2, and of other encodings of keys c.1.2, 1/2
+ * and 1.2. */
+static bool insitu__icechunk_index(const char *p, unsigned n_dims, uint32_t *index) {
+  uint32_t zero;
+  if (p[0] == 'c' && (!p[1] || p[1] == '/' || p[1] == '.')) p += p[1] ? 2 : 1;
+  else if (!n_dims) return (p = insitu__icechunk_number(p, &zero)) && !*p && !zero;
+  for (unsigned d = 0; d < n_dims; d++) {
+    if (!(p = insitu__icechunk_number(p, &index[d]))) return false;
+    if (d + 1 < n_dims && *p != '/' && *p != '.') return false;
+    if (d + 1 < n_dims) p++;
+  }
+  return !*p;
+}
+
+/* Compares a path with the first n bytes of a key. */
+static int insitu__icechunk_compare_path(const char *path, const char *key, uint64_t n) {
+  int order = strncmp(path, key, n);
+  return order || !path[n] ? order : 1;
+}
+
+/* The array whose chunk a key names, and the chunk's index; NULL: the key names none. */
+static const struct insitu__icechunk_array *insitu__icechunk_chunk_of(
+    const struct insitu__icechunk_tree *t, const char *key, uint32_t index[INSITU__MAX_DIMS]) {
+  uint64_t n = strlen(key), at;
+  for (unsigned parts = 0; parts < INSITU__MAX_DIMS + 2 && n; parts++) {
+    while (n && key[n - 1] != '/') n--;
+    uint64_t above = n ? n - 1 : 0; /* bytes above the last part */
+    INSITU__BASE_BISECT(
+        at, 0, t->n_arrays, insitu__icechunk_compare_path(t->array[mid].path, key, above) < 0);
+    const struct insitu__icechunk_array *a = &t->array[at];
+    if (at < t->n_arrays && !insitu__icechunk_compare_path(a->path, key, above))
+      return insitu__icechunk_index(key + n, a->n_dims, index) ? a : NULL;
+    n = above;
+  }
+  return NULL;
+}
+
+/* The manifest that has an array's chunk; NULL: none. */
+static struct insitu__icechunk_entry *insitu__icechunk_covers(const struct insitu__icechunk_tree *t,
+    const struct insitu__icechunk_array *a, const uint32_t *index) {
+  const struct insitu__icechunk_cover *cover = t->cover + a->first;
+  uint64_t i = a->n;
+  if (a->n_dims) INSITU__BASE_BISECT(i, 0, a->n, cover[mid].from <= index[a->along]);
+  while (i-- > 0) {
+    const uint32_t *box = t->box + cover[i].box;
+    if (a->n_dims && cover[i].most <= index[a->along]) return NULL;
+    unsigned d = 0;
+    while (d < a->n_dims && box[2 * d] <= index[d] && index[d] < box[2 * d + 1]) d++;
+    if (d == a->n_dims) return &t->entry[cover[i].entry];
+  }
+  return NULL;
+}
+
+/* -- the store -- */
+
+/* Who said which snapshot it is. */
+enum { INSITU__ICECHUNK_BY_BRANCH, INSITU__ICECHUNK_BY_TAG, INSITU__ICECHUNK_BY_ID };
+
+/* A manifest that is being read: those who need it wait. */
+struct insitu__icechunk_load {
+  struct insitu__reactor_gate done;
+  unsigned users; /* the last one frees it */
+  insitu_status status;
+  insitu_error error;
+};
+
+struct insitu__icechunk {
+  struct insitu__store base;
+  unsigned char id[INSITU__ICECHUNK_ID]; /* of the snapshot */
+  char name[INSITU__ICECHUNK_NAME];      /* the same as a text */
+  int by;                                /* INSITU__ICECHUNK_BY_... */
+  unsigned version;                      /* of the specification that the snapshot follows */
+  char *ref;                             /* the branch or tag; NULL: by id */
+  struct insitu__icechunk_file file;     /* the snapshot's, decoded: metadata lies in it */
+  struct insitu__icechunk_tree tree;
+
+  /* The stores that virtual chunks lie in. All zero: there is none, of a repository in memory or in
+   * a zip file. */
+  struct insitu__virtual pool;
+
+  pthread_mutex_t lock;
+  struct insitu__icechunk_entry *newest, *oldest; /* of the tables that are there */
+  uint64_t used;                                  /* their bytes, and those of running parses */
+
+  /* the reactor thread's */
+  uint64_t limit; /* of `used` */
+  unsigned reads, parses;
+  struct insitu__reactor_gate room; /* opens when one of them has ended */
+};
+
+static const struct insitu__store_ops insitu__icechunk_ops;
+
+/* The repository behind a store; NULL: it is another kind of store. */
+static struct insitu__icechunk *insitu__icechunk_of(const struct insitu__store *s) {
+  return s->ops == &insitu__icechunk_ops ? s->own : NULL;
+}
+
+/* The id of the snapshot that a store shows; NULL: it is another kind of store. */
+static const unsigned char *insitu__icechunk_snapshot(const struct insitu__store *s) {
+  const struct insitu__icechunk *ic = insitu__icechunk_of(s);
+  return ic ? ic->id : NULL;
+}
+
+/* -- manifests, as they are needed -- */
+
+/* Under lock: takes an entry out of the order of use. */
+static void insitu__icechunk_unlink(struct insitu__icechunk *ic, struct insitu__icechunk_entry *e) {
+  if (e->newer) e->newer->older = e->older;
+  else ic->newest = e->older;
+  if (e->older) e->older->newer = e->newer;
+  else ic->oldest = e->newer;
+  e->newer = e->older = NULL;
+}
+
+/* Under lock: makes an entry the one that was used last. */
+static void insitu__icechunk_link(struct insitu__icechunk *ic, struct insitu__icechunk_entry *e) {
+  e->older = ic->newest;
+  e->newer = NULL;
+  if (ic->newest) ic->newest->newer = e;
+  else ic->oldest = e;
+  ic->newest = e;
+}
+
+/* Pins an entry's table, if it is there. */
+static bool insitu__icechunk_pin(struct insitu__icechunk *ic, struct insitu__icechunk_entry *e) {
+  pthread_mutex_lock(&ic->lock);
+  bool there = e->table;
+  if (there) {
+    e->pins++;
+    if (ic->newest != e) {
+      insitu__icechunk_unlink(ic, e);
+      insitu__icechunk_link(ic, e);
+    }
+  }
+  pthread_mutex_unlock(&ic->lock);
+  return there;
+}
+
+static void insitu__icechunk_unpin(struct insitu__icechunk *ic, struct insitu__icechunk_entry *e) {
+  pthread_mutex_lock(&ic->lock);
+  e->pins--;
+  pthread_mutex_unlock(&ic->lock);
+}
+
+/* Takes `bytes` of the limit, and evicts what was not used for longest, where that makes room.
+ * False: tables that are pinned, or parses, have the rest. */
+static bool insitu__icechunk_take(struct insitu__icechunk *ic, uint64_t bytes) {
+  pthread_mutex_lock(&ic->lock);
+  for (struct insitu__icechunk_entry *e = ic->oldest, *next; e; e = next) {
+    next = e->newer;
+    if (ic->used <= ic->limit && bytes <= ic->limit - ic->used) break;
+    if (e->pins) continue;
+    insitu__icechunk_unlink(ic, e);
+    ic->used -= e->table->bytes;
+    insitu__icechunk_manifest_free(e->table);
+    e->table = NULL;
+  }
+  bool ok = ic->used <= ic->limit && bytes <= ic->limit - ic->used;
+  if (ok) ic->used += bytes;
+  pthread_mutex_unlock(&ic->lock);
+  return ok;
+}
+
+/* Gives `bytes` of the limit back for a table. */
+static void insitu__icechunk_settle(struct insitu__icechunk *ic, uint64_t bytes,
+    struct insitu__icechunk_entry *e, struct insitu__icechunk_manifest *table) {
+  pthread_mutex_lock(&ic->lock);
+  ic->used -= bytes;
+  if (table) {
+    e->table = table;
+    ic->used += table->bytes;
+    insitu__icechunk_link(ic, e);
+  }
+  pthread_mutex_unlock(&ic->lock);
+}
+
+/* Waits until some read or parse of a manifest has ended. */
+static void insitu__icechunk_room_await(struct insitu__store *s, struct insitu__icechunk *ic) {
+  insitu__reactor_gate_await(s->reactor, &ic->room);
+}
+
+/* A read or a parse has ended. */
+static void insitu__icechunk_room_made(struct insitu__icechunk *ic) {
+  insitu__reactor_gate_open(&ic->room);
+  insitu__reactor_gate_expect(&ic->room, 1); /* those who waited are on their way */
+}
+
+/* Lives on its coroutine's stack; the worker owns it during the call. */
+struct insitu__icechunk_parse {
+  const unsigned char *p; /* zstd frames, or the FlatBuffer itself: see packed */
+  uint64_t n, bound, room;
+  bool packed;
+  struct insitu__icechunk_manifest *table;
+  insitu_status status;
+  insitu_error *err;
+};
+
+static void insitu__icechunk_parse_job(void *arg, unsigned worker) {
+  struct insitu__icechunk_parse *job = arg;
+  unsigned char *bytes = NULL;
+  struct insitu__icechunk_buffer b = {job->p, job->n, false};
+  (void)worker;
+  if (job->packed)
+    job->status = insitu__icechunk_decode(job->p, job->n, job->bound, &bytes, &b.n, job->err);
+  if (bytes) b.p = bytes;
+  if (!job->status)
+    job->table = insitu__icechunk_manifest_parse(&b, job->room, &job->status, job->err);
+  insitu__mem_free(bytes);
+}
+
+/* Makes the table of a manifest's file of n bytes. */
+static insitu_status insitu__icechunk_parse_await(struct insitu__store *s,
+    struct insitu__icechunk_entry *e, const unsigned char *file, uint64_t n, insitu_error *err) {
+  struct insitu__icechunk *ic = s->own;
+  struct insitu__icechunk_parse job = {.err = err, .room = ic->limit};
+  insitu_status status =
+      insitu__icechunk_head(file, n, INSITU__ICECHUNK_MANIFEST, &job.packed, err);
+  if (status < 0) return status;
+  job.p = file + INSITU__ICECHUNK_HEAD;
+  job.n = n - INSITU__ICECHUNK_HEAD;
+  if (job.packed)
+    status = insitu__icechunk_bound(
+        job.p, job.n, INSITU__MAX_MANIFEST, "INSITU__MAX_MANIFEST", &job.bound, err);
+  if (status < 0) return status;
+  if (job.bound > ic->limit)
+    return insitu__error_set(err, INSITU_E_BUDGET,
+        "it decodes to %" PRIu64 " bytes, and manifests may take %" PRIu64
+        ", an eighth of memory_budget; raise memory_budget to %" PRIu64
+        ", or let Icechunk split its manifests (ManifestSplittingConfig)",
+        job.bound, ic->limit, 8 * job.bound);
+
+  while (ic->parses == INSITU__ICECHUNK_PARSES || !insitu__icechunk_take(ic, job.bound)) {
+    if (!ic->parses) { /* pinned tables have the rest: they are read from, and soon are not */
+      insitu__reactor_yield_await(s->reactor);
+      continue;
+    }
+    insitu__icechunk_room_await(s, ic);
+  }
+  ic->parses++;
+  insitu__reactor_work_await(s->reactor, insitu__icechunk_parse_job, &job);
+  ic->parses--;
+  insitu__icechunk_settle(ic, job.bound, e, job.table);
+  insitu__icechunk_take(ic, 0);
+  insitu__icechunk_room_made(ic);
+  return job.status;
+}
+
+/* Reads a manifest's file into *text, which is the caller's. Of *tag, give_up and anew count, and
+ * cached is set. */
+static insitu_status insitu__icechunk_fetch_await(struct insitu__store *s,
+    const struct insitu__icechunk_entry *e, struct insitu__store_tag *tag, char **text,
+    insitu_error *err) {
+  struct insitu__icechunk *ic = s->own;
+  char key[sizeof "manifests/" + INSITU__ICECHUNK_NAME] = "manifests/";
+  uint64_t got;
+  insitu__icechunk_id_text(e->id, key + strlen(key));
+  if (e->bytes > ic->limit)
+    return insitu__error_set(err, INSITU_E_BUDGET,
+        "%s has %" PRIu64 " bytes, and manifests may take %" PRIu64
+        ", an eighth of memory_budget; raise memory_budget, or let Icechunk split its manifests "
+        "(ManifestSplittingConfig)",
+        key, e->bytes, ic->limit);
+  *text = insitu__mem_realloc(NULL, e->bytes + 1);
+  if (!*text) return insitu__icechunk_no_memory(err);
+
+  insitu_error cause;
+  insitu__error_clear(&cause);
+  struct iovec iov = {*text, e->bytes + 1}; /* one byte more shows that it is longer */
+  insitu_status status = insitu__store_fetch_await(&ic->base, key, 0, &iov, 1, tag, &got, &cause);
+  if (status == INSITU_E_NOTFOUND)
+    return insitu__error_set(err, INSITU_E_IO,
+        "%s, which snapshot %s lists, is not there: the snapshot may have expired, or the copy is "
+        "not whole; open another snapshot",
+        key, ic->name);
+  if (status < 0) insitu__error_copy(err, &cause);
+  else if (got != e->bytes)
+    status = insitu__error_set(err, INSITU_E_CORRUPT,
+        "%s has %s %" PRIu64 " bytes that the snapshot tells of it; " INSITU__ICECHUNK_BAD, key,
+        got < e->bytes ? "fewer than the" : "more than the", e->bytes);
+  return status;
+}
+
+/* Reads a manifest, so that its table is there. What a cache has is read anew, once, if it makes no
+ * sense. */
+static insitu_status insitu__icechunk_manifest_await(struct insitu__store *s,
+    struct insitu__icechunk_entry *e, const struct insitu__store_tag *of, insitu_error *err) {
+  struct insitu__icechunk *ic = s->own;
+  insitu_error cause;
+  insitu_status status = INSITU_OK;
+  while (ic->reads == INSITU__ICECHUNK_READS) insitu__icechunk_room_await(s, ic);
+  ic->reads++;
+  for (bool anew = of && of->anew, again = true; again; anew = true) {
+    struct insitu__store_tag tag = {
+        .size = UINT64_MAX, .give_up = of ? of->give_up : NULL, .anew = anew, .whole = true};
+    char *text = NULL;
+    insitu__error_clear(&cause);
+    status = insitu__icechunk_fetch_await(s, e, &tag, &text, &cause);
+    if (!status)
+      status = insitu__icechunk_parse_await(s, e, (const unsigned char *)text, e->bytes, &cause);
+    insitu__mem_free(text);
+    again = status == INSITU_E_CORRUPT && tag.cached && !anew;
+  }
+  ic->reads--;
+  insitu__icechunk_room_made(ic);
+  if (status >= 0) return status;
+
+  char name[INSITU__ICECHUNK_NAME];
+  insitu__icechunk_id_text(e->id, name);
+  insitu__error_cause(err, &cause);
+  return insitu__error_set(err, status, "manifest %s: %.700s", name, cause.message);
+}
+
+/* Pins an entry's table, which is read if need be. Several who need the same wait for one read. */
+static insitu_status insitu__icechunk_need_await(struct insitu__store *s,
+    struct insitu__icechunk_entry *e, const struct insitu__store_tag *tag, insitu_error *err) {
+  struct insitu__icechunk *ic = s->own;
+  while (!insitu__icechunk_pin(ic, e)) {
+    struct insitu__icechunk_load *load = e->load;
+    if (load) {
+      load->users++;
+      insitu__reactor_gate_await(s->reactor, &load->done);
+    } else {
+      load = insitu__mem_alloc(1, sizeof *load);
+      if (!load) return insitu__icechunk_no_memory(err);
+      insitu__reactor_gate_expect(&load->done, 1);
+      load->users = 1;
+      e->load = load;
+      load->status = insitu__icechunk_manifest_await(s, e, tag, &load->error);
+      e->load = NULL;
+      insitu__reactor_gate_open(&load->done);
+    }
+
+    insitu_status status = load->status;
+    if (status < 0) insitu__error_copy(err, &load->error);
+    if (!--load->users) insitu__mem_free(load);
+    if (status < 0) return status;
+  }
+  return INSITU_OK;
+}
+
+/* -- keys -- */
+
+/* Finds what a key names without a manifest: an object in memory, or the chunk of an array and the
+ * manifest that may have it, in *entry. INSITU_E_NOTFOUND: nothing. */
+static insitu_status insitu__icechunk_find(const struct insitu__store *s, const char *key,
+    struct insitu__store_extent *x, const struct insitu__icechunk_array **array, uint32_t *index,
+    struct insitu__icechunk_entry **entry) {
+  const struct insitu__icechunk *ic = s->own;
+  uint64_t n = strlen(key);
+  *entry = NULL;
+  if (n && key[n - 1] == 'n') { /* .../zarr.json: no chunk's key ends so */
+    const insitu_object *o = insitu__store_object(s, key);
+    if (!o) return INSITU_E_NOTFOUND;
+    x->bytes = o->bytes;
+    x->n = o->n;
+    return INSITU_OK;
+  }
+  *array = insitu__icechunk_chunk_of(&ic->tree, key, index);
+  if (*array) *entry = insitu__icechunk_covers(&ic->tree, *array, index);
+  return *entry ? INSITU_OK : INSITU_E_NOTFOUND;
+}
+
+/* Resolves a virtual chunk. now: on any thread, by stores that are open; any error means that the
+ * reactor thread is to do it. */
+static insitu_status insitu__icechunk_virtual(struct insitu__icechunk *ic,
+    const struct insitu__icechunk_manifest *m, const struct insitu__icechunk_chunk *c, bool now,
+    struct insitu__store_extent *x, insitu_error *err) {
+  const struct insitu__icechunk_target *t = &m->target[insitu__base_load32(c->id)];
+  const char *url = m->text.text + t->url;
+  x->pin = insitu__virtual_no_pin;
+  if (t->etag != UINT64_MAX) {
+    const char *etag = m->text.text + t->etag;
+    x->pin.etag = insitu__virtual_etag(etag, strlen(etag));
+  } else if (t->modified) {
+    x->pin.modified = t->modified;
+    x->pin.or_older = true;
+  }
+
+  x->key = x->room;
+  if (now) {
+    x->base = ic->pool.reactor ? insitu__virtual_find_now(&ic->pool, url, x->room) : NULL;
+    return x->base ? INSITU_OK : INSITU_TIMEOUT;
+  }
+  if (!ic->pool.reactor)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "it lies at '%.300s', and a repository in memory or in a zip file may have no virtual "
+        "chunks here; open the repository where it is",
+        url);
+  return insitu__virtual_find(&ic->pool, url, &x->base, x->room, err);
+}
+
+/* Resolves a chunk by the table of its manifest, which is pinned, and no longer is afterwards,
+ * unless the extent has bytes of it. now: see insitu__icechunk_virtual. */
+static insitu_status insitu__icechunk_place(struct insitu__store *s,
+    const struct insitu__icechunk_array *a, const uint32_t *index, struct insitu__icechunk_entry *e,
+    bool now, struct insitu__store_extent *x, insitu_error *err) {
+  struct insitu__icechunk *ic = s->own;
+  insitu_status status;
+  const struct insitu__icechunk_chunk *c =
+      insitu__icechunk_manifest_find(e->table, a->node, a->n_dims, index, &status);
+  if (status == INSITU_E_CORRUPT)
+    insitu__icechunk_damaged("its manifest has indexes of another number of axes", err);
+  if (!status && !c) status = INSITU_E_NOTFOUND;
+
+  uint64_t length = c ? insitu__icechunk_load48(c->length) : 0;
+  unsigned kind = (unsigned)(length >> 46);
+  if (!status) {
+    x->n = length & (INSITU__ICECHUNK_LENGTH - 1);
+    x->offset = insitu__icechunk_load48(c->offset);
+  }
+  if (!status && kind == INSITU__ICECHUNK_INLINE) {
+    x->bytes = (const unsigned char *)e->table->text.text + insitu__base_load64(c->id);
+    x->member = e;
+    return INSITU_OK;
+  }
+  if (!status && kind == INSITU__ICECHUNK_VIRTUAL)
+    status = insitu__icechunk_virtual(ic, e->table, c, now, x, err);
+  else if (!status) {
+    x->base = &ic->base;
+    x->key = x->room;
+    x->fixed = true;
+    memcpy(x->room, "chunks/", 7);
+    insitu__icechunk_id_text(c->id, x->room + 7);
+  }
+  insitu__icechunk_unpin(ic, e);
+  return status;
+}
+
+/* See struct insitu__store_ops. */
+static insitu_status insitu__icechunk_resolve_await(struct insitu__store *s, const char *key,
+    uint64_t offset, uint64_t room, struct insitu__store_tag *tag, struct insitu__store_extent *x,
+    insitu_error *err) {
+  const struct insitu__icechunk_array *array;
+  struct insitu__icechunk_entry *entry;
+  uint32_t index[INSITU__MAX_DIMS];
+  (void)offset;
+  (void)room;
+  insitu_status status = insitu__icechunk_find(s, key, x, &array, index, &entry);
+  if (status || !entry) return status;
+  status = insitu__icechunk_need_await(s, entry, tag, err);
+  return status ? status : insitu__icechunk_place(s, array, index, entry, false, x, err);
+}
+
+/* See struct insitu__store_ops. */
+static insitu_status insitu__icechunk_resolve_now(
+    struct insitu__store *s, const char *key, struct insitu__store_extent *x) {
+  const struct insitu__icechunk_array *array;
+  struct insitu__icechunk_entry *entry;
+  uint32_t index[INSITU__MAX_DIMS];
+  if (insitu__icechunk_find(s, key, x, &array, index, &entry)) return INSITU_TIMEOUT;
+  if (!entry) return INSITU_OK;
+  if (!insitu__icechunk_pin(s->own, entry)) return INSITU_TIMEOUT;
+  return insitu__icechunk_place(s, array, index, entry, true, x, NULL) ? INSITU_TIMEOUT : INSITU_OK;
+}
+
+/* See struct insitu__store_ops: the bytes of a manifest were copied. */
+static void insitu__icechunk_release(
+    struct insitu__store *s, const struct insitu__store_extent *x) {
+  if (x->member) insitu__icechunk_unpin(s->own, (struct insitu__icechunk_entry *)x->member);
+}
+
+/* -- opening and closing -- */
+
+static void insitu__icechunk_close(struct insitu__store *s) {
+  struct insitu__icechunk *ic = s->own;
+  insitu__icechunk_tree_free(&ic->tree);
+  insitu__icechunk_file_free(&ic->file);
+  insitu__virtual_close(&ic->pool); /* its stores use the connections of the base store */
+  insitu__store_close(&ic->base);
+  pthread_mutex_destroy(&ic->lock);
+  insitu__mem_free(ic->ref);
+  insitu__mem_free(ic);
+}
+
+/* Bytes that the tables of all manifests take, or about so many: zstd makes a FlatBuffer of chunks
+ * two to sixteen times as short. */
+static uint64_t insitu__icechunk_all_bytes(const struct insitu__icechunk *ic) {
+  uint64_t sum = 1u << 20;
+  for (uint64_t i = 0; i < ic->tree.n_entries; i++) {
+    const struct insitu__icechunk_entry *e = &ic->tree.entry[i];
+    uint64_t most = insitu__codec_add_saturating(128 * e->chunks, (256u << 10));
+    if (e->bytes > UINT64_MAX / 16) return UINT64_MAX;
+    sum = insitu__codec_add_saturating(sum, insitu__codec_add_saturating(most, 16 * e->bytes));
+  }
+  return sum;
+}
+
+/* See struct insitu__store_ops. */
+static uint64_t insitu__icechunk_keep(struct insitu__store *s, uint64_t most) {
+  struct insitu__icechunk *ic = s->own;
+  ic->limit = insitu__base_min(most, insitu__icechunk_all_bytes(ic));
+  return ic->limit;
+}
+
+static const struct insitu__store_ops insitu__icechunk_ops = {
+    .read_await = insitu__store_extent_await,
+    .read_now = insitu__store_extent_now,
+    .list_await = insitu__store_object_list_await,
+    .close = insitu__icechunk_close,
+    .resolve_await = insitu__icechunk_resolve_await,
+    .resolve_now = insitu__icechunk_resolve_now,
+    .release = insitu__icechunk_release,
+    .keep = insitu__icechunk_keep,
+    .verify = insitu__virtual_verify,
+    .container = INSITU__ICECHUNK_BAD,
+};
+
+/* What opening looks for. Lives on the opening coroutine's stack. */
+struct insitu__icechunk_opening {
+  struct insitu__store *base;
+  int by;          /* INSITU__ICECHUNK_BY_... */
+  const char *ref; /* branch, tag or id */
+  unsigned char id[INSITU__ICECHUNK_ID];
+  struct insitu__icechunk_file file; /* repo, then the snapshot */
+  struct insitu__icechunk_tree tree;
+  bool none;            /* there is no repository */
+  insitu_status status; /* of the job */
+  insitu_error *err;
+};
+
+/* Whether an object is absent, or may be: see insitu__group_hidden. */
+static bool insitu__icechunk_hidden(insitu_status status) {
+  return status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH;
+}
+
+/* Reads an object of the repository whole. INSITU_E_NOTFOUND leaves err untouched. */
+static insitu_status insitu__icechunk_get_await(
+    struct insitu__icechunk_opening *o, const char *key, uint64_t limit, insitu_error *err) {
+  insitu_error cause;
+  insitu__error_clear(&cause);
+  insitu__icechunk_file_free(&o->file);
+  insitu_status status =
+      insitu__store_get_whole_await(o->base, key, limit, &o->file.text, &o->file.n, &cause);
+  if (status < 0 && status != INSITU_E_NOTFOUND) insitu__error_copy(err, &cause);
+  return status;
+}
+
+/* Sets the error of an object of the repository from its cause. */
+static insitu_status insitu__icechunk_failed(const struct insitu__icechunk_opening *o,
+    const char *key, const insitu_error *cause, insitu_error *err) {
+  insitu__error_cause(err, cause);
+  return insitu__error_set(err, cause->status,
+      "store '%.250s', Icechunk repository, %.100s: %.600s", o->base->url, key, cause->message);
+}
+
+/* On a worker: decodes the repo file and finds the branch or tag in it. */
+static void insitu__icechunk_repo_job(void *arg, unsigned worker) {
+  struct insitu__icechunk_opening *o = arg;
+  (void)worker;
+  o->status = insitu__icechunk_file_open(
+      &o->file, INSITU__ICECHUNK_REPO, INSITU__MAX_REPO, "INSITU__MAX_REPO", o->err);
+  if (!o->status) o->status = insitu__icechunk_repo_online(&o->file.b, o->err);
+  if (o->status || o->by == INSITU__ICECHUNK_BY_ID) return;
+  o->status = insitu__icechunk_repo_find(
+      &o->file.b, o->by == INSITU__ICECHUNK_BY_TAG, o->ref, o->id, o->err);
+}
+
+/* On a worker: decodes and parses the snapshot. */
+static void insitu__icechunk_snapshot_job(void *arg, unsigned worker) {
+  struct insitu__icechunk_opening *o = arg;
+  unsigned char id[INSITU__ICECHUNK_ID];
+  (void)worker;
+  o->status = insitu__icechunk_file_open(
+      &o->file, INSITU__ICECHUNK_SNAPSHOT, INSITU__MAX_SNAPSHOT, "INSITU__MAX_SNAPSHOT", o->err);
+  if (!o->status) o->status = insitu__icechunk_tree_parse(&o->tree, &o->file.b, id, o->err);
+  if (!o->status && memcmp(id, o->id, sizeof id))
+    o->status = insitu__icechunk_damaged("it has another id than its name says", o->err);
+}
+
+/* Collects the names of branches or tags from a listing of refs/. */
+struct insitu__icechunk_listing {
+  const char *prefix; /* "branch." or "tag." */
+  struct insitu__icechunk_names names;
+};
+
+static void insitu__icechunk_listed(void *to, const char *name, bool is_directory) {
+  struct insitu__icechunk_listing *l = to;
+  uint64_t n = strlen(l->prefix);
+  if (is_directory && !strncmp(name, l->prefix, n))
+    insitu__icechunk_names_add(&l->names, name + n, strlen(name + n));
+}
+
+/* A tag of version 1 keeps its file when it is deleted, and gets another one beside it. */
+static insitu_status insitu__icechunk_tag_await(
+    struct insitu__icechunk_opening *o, insitu_error *err) {
+  char key[INSITU__MAX_KEY];
+  snprintf(key, sizeof key, "refs/tag.%s/ref.json.deleted", o->ref);
+  insitu_status status = insitu__icechunk_get_await(o, key, INSITU__MAX_META, NULL);
+  if (insitu__icechunk_hidden(status)) return INSITU_OK;
+  if (status < 0) return insitu__icechunk_get_await(o, key, INSITU__MAX_META, err);
+  return insitu__error_set(err, INSITU_E_NOTFOUND,
+      "store '%.250s', Icechunk repository: its tag '%.100s' was deleted; open the snapshot that "
+      "it had, or another tag",
+      o->base->url, o->ref);
+}
+
+/* Finds the snapshot of a branch or a tag by its own file (version 1), or o->none. */
+static insitu_status insitu__icechunk_refs_await(
+    struct insitu__icechunk_opening *o, insitu_error *err) {
+  bool tag = o->by == INSITU__ICECHUNK_BY_TAG;
+  char key[INSITU__MAX_KEY];
+  insitu_error cause;
+  insitu__error_clear(&cause);
+  int n = snprintf(key, sizeof key, "refs/%s.%s/ref.json", tag ? "tag" : "branch", o->ref);
+  insitu_status status = INSITU_E_NOTFOUND;
+  if (!strchr(o->ref, '/') && n > 0 && (size_t)n < sizeof key - 16)
+    status = insitu__icechunk_get_await(o, key, INSITU__MAX_META, &cause);
+  if (!status) {
+    status = insitu__icechunk_ref_parse(o->file.text, o->file.n, o->id, &cause);
+    if (status < 0) return insitu__icechunk_failed(o, key, &cause, err);
+    return tag ? insitu__icechunk_tag_await(o, err) : INSITU_OK;
+  }
+  if (!insitu__icechunk_hidden(status)) {
+    insitu__error_copy(err, &cause);
+    return status;
+  }
+
+  /* Whether it is a repository at all its main branch tells, which every one has. */
+  struct insitu__icechunk_listing l = {.prefix = tag ? "tag." : "branch."};
+  o->none = !tag && !strcmp(o->ref, "main");
+  if (!o->none)
+    status = insitu__icechunk_get_await(o, "refs/branch.main/ref.json", INSITU__MAX_META, &cause);
+  o->none = o->none || insitu__icechunk_hidden(status);
+  if (o->none) return INSITU_OK;
+  if (status < 0) {
+    insitu__error_copy(err, &cause);
+    return status;
+  }
+  insitu__store_list_await(o->base, "refs", insitu__icechunk_listed, &l, NULL);
+  insitu__error_clear(&cause);
+  insitu__icechunk_no_ref(tag ? "tag" : "branch", o->ref, &l.names, &cause);
+  return insitu__icechunk_failed(o, "refs", &cause, err);
+}
+
+/* Finds the snapshot that was asked for, by the repo file, or by refs/; or o->none. */
+static insitu_status insitu__icechunk_ref_await(
+    struct insitu__icechunk_opening *o, insitu_error *err) {
+  insitu_error cause;
+  insitu__error_clear(&cause);
+  insitu_status status = insitu__icechunk_get_await(o, "repo", INSITU__MAX_META, &cause);
+  if (status < 0 && !insitu__icechunk_hidden(status)) {
+    insitu__error_copy(err, &cause);
+    return status;
+  }
+
+  bool foreign =
+      o->file.n < INSITU__ICECHUNK_HEAD || memcmp(o->file.text, INSITU__ICECHUNK_MAGIC, 12);
+  if (!status && !foreign) {
+    o->err = &cause;
+    insitu__reactor_work_await(o->base->reactor, insitu__icechunk_repo_job, o);
+    return o->status < 0 ? insitu__icechunk_failed(o, "repo", &cause, err) : INSITU_OK;
+  }
+  if (o->by == INSITU__ICECHUNK_BY_ID) return INSITU_OK; /* the snapshot's file tells */
+  return insitu__icechunk_refs_await(o, err);
+}
+
+/* Makes *s the repository, and what it was the base store. False: no memory, and *s is as it was.
+ */
+static bool insitu__icechunk_wrap(struct insitu__store *s, struct insitu__icechunk_opening *o) {
+  struct insitu__icechunk *ic = insitu__mem_alloc(1, sizeof *ic);
+  bool named = o->by != INSITU__ICECHUNK_BY_ID;
+  char *url = insitu__mem_text(s->url, strlen(s->url));
+  char *ref = named ? insitu__mem_text(o->ref, strlen(o->ref)) : NULL;
+  if (!ic || !url || (named && !ref)) {
+    insitu__mem_free(ic);
+    insitu__mem_free(url);
+    insitu__mem_free(ref);
+    return false;
+  }
+
+  insitu__store_forget(s); /* what was prefetched of it points there */
+  ic->base = *s;
+  ic->by = o->by;
+  ic->ref = ref;
+  ic->version = (unsigned char)o->file.text[36];
+  ic->file = o->file;
+  ic->tree = o->tree;
+  memcpy(ic->id, o->id, sizeof ic->id);
+  insitu__icechunk_id_text(ic->id, ic->name);
+  ic->limit =
+      s->desc && s->desc->memory_budget ? s->desc->memory_budget / 8 : INSITU__ICECHUNK_KEEP;
+  pthread_mutex_init(&ic->lock, NULL);
+  insitu__reactor_gate_expect(&ic->room, 1);
+  memset(&o->file, 0, sizeof o->file);
+  memset(&o->tree, 0, sizeof o->tree);
+
+  *s = (struct insitu__store){.ops = &insitu__icechunk_ops,
+      .reactor = ic->base.reactor,
+      .url = url,
+      .desc = ic->base.desc,
+      .own = ic,
+      .base = &ic->base,
+      .object = ic->tree.sorted,
+      .n_objects = ic->tree.n_objects};
+  return true;
+}
+
+/* Opens the pool of stores that virtual chunks may lie in. */
+static insitu_status insitu__icechunk_pool(struct insitu__store *s, insitu_error *err) {
+  struct insitu__icechunk *ic = s->own;
+  char name[INSITU__MAX_KEY];
+  if (!s->desc || ic->base.base || ic->base.ops == &insitu__store_memory_ops) return INSITU_OK;
+  if (ic->base.ops->remote) ic->pool.remote = &ic->base; /* whose connections are everybody's */
+  insitu_status status = insitu__virtual_open(&ic->pool, s, s->desc, false, name, err);
+  if (!ic->pool.remote) s->base = &ic->base;
+  if (!status && ic->base.front) status = insitu__virtual_front(&ic->pool, ic->base.front, err);
+  return status;
+}
+
+/* Reads the snapshot that was found, and makes *s the repository as of it. */
+static insitu_status insitu__icechunk_snapshot_await(
+    struct insitu__store *s, struct insitu__icechunk_opening *o, insitu_error *err) {
+  char key[sizeof "snapshots/" + INSITU__ICECHUNK_NAME] = "snapshots/";
+  bool named = o->by != INSITU__ICECHUNK_BY_ID;
+  insitu_error cause;
+  insitu__error_clear(&cause);
+  insitu__icechunk_id_text(o->id, key + strlen(key));
+  insitu_status status = insitu__icechunk_get_await(o, key, INSITU__MAX_SNAPSHOT, err);
+  if (status == INSITU_E_NOTFOUND)
+    return insitu__error_set(err, status,
+        "store '%.250s', Icechunk repository: there is no snapshot %s%s%.100s; it may have "
+        "expired: open another one",
+        s->url, key + strlen("snapshots/"), named ? ", which is that of " : "",
+        named ? o->ref : "");
+  if (status < 0) return status;
+
+  o->err = &cause;
+  insitu__reactor_work_await(s->reactor, insitu__icechunk_snapshot_job, o);
+  if (o->status < 0) return insitu__icechunk_failed(o, key, &cause, err);
+  if (!o->tree.n_objects)
+    return insitu__error_set(err, INSITU_E_NOT_ZARR,
+        "store '%.250s', Icechunk repository: snapshot %s has no arrays and no groups; open "
+        "another branch, tag or snapshot",
+        s->url, key + strlen("snapshots/"));
+  if (!insitu__icechunk_wrap(s, o)) return insitu__store_no_memory(err);
+  return insitu__icechunk_pool(s, err);
+}
+
+/* Which snapshot the options ask for: *ref NULL: that of the main branch. Of options with one name
+ * the last counts; an empty one is as if it were not there. */
+static insitu_status insitu__icechunk_asked(
+    const struct insitu__store *s, int *by, const char **ref, insitu_error *err) {
+  const insitu_loader_desc *desc = s->desc;
+  *ref = NULL;
+  for (uint64_t i = 0; desc && i < desc->n_options; i++) {
+    const insitu_option *option = &desc->options[i];
+    int kind = insitu__settings_version(option->key);
+    if (kind < 0 || !option->value[0]) continue;
+    if (*ref && *by != kind)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "store '%.400s': options name both a %s and a %s; give one of branch, tag and snapshot",
+          s->url, insitu__settings_versions[*by], option->key);
+    *by = kind;
+    *ref = option->value;
+  }
+  return INSITU_OK;
+}
+
+/* Whether the options name a branch, a tag or a snapshot, which no other archives have. */
+static bool insitu__icechunk_is_asked(const struct insitu__store *s) {
+  const char *ref;
+  int by = 0;
+  return insitu__icechunk_asked(s, &by, &ref, NULL) || ref;
+}
+
+/* Opens the repository that a store holds, if it holds one: *s becomes the repository as of a
+ * snapshot. *found: it holds one. */
+static insitu_status insitu__icechunk_open_await(
+    struct insitu__store *s, bool *found, insitu_error *err) {
+  struct insitu__icechunk_opening o = {.base = s};
+  *found = false;
+  if (s->ops == &insitu__icechunk_ops) return INSITU_OK;
+  insitu_status status = insitu__icechunk_asked(s, &o.by, &o.ref, err);
+  bool asked = o.ref;
+  if (status < 0) return status;
+  if (!asked) o.ref = "main";
+  if (o.by == INSITU__ICECHUNK_BY_ID && !insitu__icechunk_id_parse(o.ref, o.id))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "store '%.250s', option 'snapshot': '%.100s' is no id of a snapshot, which has 20 digits "
+        "and letters; copy it from the history that Icechunk prints, or leave it out",
+        s->url, o.ref);
+
+  status = insitu__icechunk_ref_await(&o, err);
+  *found = !o.none;
+  if (!status && o.none && asked)
+    status = insitu__error_set(err, INSITU_E_NOTFOUND,
+        "store '%.250s': no Icechunk repository: neither repo nor refs/branch.main/ref.json can be "
+        "read; check the url, or leave the option '%s' out",
+        s->url, insitu__settings_versions[o.by]);
+  if (!status && !o.none) status = insitu__icechunk_snapshot_await(s, &o, err);
+  insitu__icechunk_tree_free(&o.tree);
+  insitu__icechunk_file_free(&o.file);
+  return status;
+}
+
 /* >>grid --------------------------------------------------------------------------------------- */
 /* Where the chunks of an array lie along one axis: which chunk has an index, and which indexes a
  * chunk has.
@@ -26828,9 +28781,7 @@ static bool insitu__group_foreign_await(struct insitu__group *g, insitu_error *e
     const char *key, *holds;
     int format;
   } marker[] = {{"attributes.json", "\"n5\"", INSITU__STORE_N5},
-      {"attributes.json", "\"blockSize\"", INSITU__STORE_N5},
-      {"refs/branch.main/ref.json", "\"snapshot\"", INSITU__STORE_ICECHUNK},
-      {"repo", "ICE\xf0\x9f\xa7\x8a", INSITU__STORE_ICECHUNK}};
+      {"attributes.json", "\"blockSize\"", INSITU__STORE_N5}};
   insitu_error unread = {0};
   for (size_t i = 0; i < INSITU__BASE_COUNT(marker); i++) {
     char head[1024];
@@ -27063,6 +29014,10 @@ static insitu_status insitu__group_find_root_await(struct insitu__group *g, insi
 
   int kind = INSITU__GROUP_NOTHING;
   if (insitu__group_hidden(status)) {
+    bool found = false;
+    insitu_status opened = insitu__icechunk_open_await(g->store, &found, err);
+    if (opened < 0) return opened;
+    if (found) return insitu__group_find_root_await(g, err);
     status = insitu__group_probe_await(g->store, "", 2, &kind, &refused);
     g->is_array = kind == INSITU__GROUP_V2_ARRAY;
     if (!status && kind == INSITU__GROUP_NOTHING)
@@ -27100,6 +29055,9 @@ static insitu_status insitu__group_open_await(
   g->store = store;
   g->nodes = -1;
   insitu_status status = insitu__store_index_await(store, err);
+  bool found; /* what was asked for has a version, which no other archive has */
+  if (!status && insitu__icechunk_is_asked(store))
+    status = insitu__icechunk_open_await(store, &found, err);
   if (!status) status = insitu__group_find_root_await(g, err);
   if (status < 0) insitu__group_free(g);
   return status;
@@ -27525,6 +29483,7 @@ static insitu_status insitu__source_check(
 #ifndef INSITU_NO_CURL
   /* One configuration serves local and remote archives, so options are checked for both. */
   for (uint64_t i = 0; kind < INSITU__TEXT_URL_HTTP && i < desc->n_options; i++) {
+    if (insitu__settings_version(desc->options[i].key) >= 0) continue;
     insitu_status status = insitu__settings_option_exists(desc->options[i].key, err);
     if (status < 0) return status;
   }
@@ -27571,6 +29530,7 @@ static insitu_status insitu__source_open_store(struct insitu__store *s,
         "store '%.800s': no memory to open it; give the process more memory", shown);
   insitu__text_redact(desc->url, s->url, room);
   s->reactor = reactor;
+  s->desc = desc;
 
   if (kind >= INSITU__TEXT_URL_HTTP)
     status = insitu__source_open_remote(s, kind - INSITU__TEXT_URL_HTTP, desc, err);
@@ -43640,6 +45600,7 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
     readers = INSITU__PART_MORE_READERS *
               (INSITU_CORO_STACK + insitu__store_read_bytes(&ld->source.store));
   f->inflight_bytes = connections + readers + c->max_inflight * each + c->decode_threads * scratch;
+  f->inflight_bytes += insitu__store_keep(&ld->source.store, c->memory_budget / 8);
   if (c->on_batch || c->receipts) f->inflight_bytes += c->on_batch_threads * INSITU_CORO_STACK;
   if (c->on_bad_chunk == INSITU_FILL)
     f->inflight_bytes += INSITU_BAD_CHUNKS * sizeof(insitu_bad_chunk);
@@ -43796,7 +45757,10 @@ static void insitu__config_notes(
     emit(to, note);
   }
 
-  if (c->n_options && !insitu__store_is_remote(&ld->source.store))
+  uint64_t settings = c->n_options;
+  for (uint64_t i = 0; i < c->n_options; i++)
+    settings -= insitu__settings_version(c->options[i].key) >= 0;
+  if (settings && !insitu__store_is_remote(&ld->source.store))
     emit(to, "options are not used: the archive is local, and they are settings of remote stores");
   if (ld->undated[0]) {
     snprintf(note, sizeof note, "time_us of batches is NULL: %s", ld->undated);
@@ -48306,7 +50270,7 @@ static void insitu__pass_detach(insitu_iter *it) {
 /* ---- state ---- */
 
 enum {                          /* byte offsets in an insitu_state; all little-endian u64 */
-  INSITU__PASS_STATE_MAGIC = 0, /* "INSITU", version 3 or 4, order_version */
+  INSITU__PASS_STATE_MAGIC = 0, /* "INSITU", version 3 to 6, order_version */
   INSITU__PASS_STATE_GEOMETRY = 8,
   INSITU__PASS_STATE_VARIABLES = 16,
   INSITU__PASS_STATE_SPLIT = 24, /* of the iterator's part */
@@ -48324,6 +50288,12 @@ enum {                          /* byte offsets in an insitu_state; all little-e
 };
 _Static_assert(INSITU__PASS_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state),
     "the checksum ends the state");
+
+/* Versions 5 and 6 are 3 and 4 of a snapshot of an Icechunk repository: its id stands in place of
+ * the upper halves of the three hashes. */
+static void insitu__pass_state_id(const unsigned char *b, unsigned char id[INSITU__ICECHUNK_ID]) {
+  for (int k = 0; k < 3; k++) memcpy(id + 4 * k, b + INSITU__PASS_STATE_GEOMETRY + 8 * k + 4, 4);
+}
 
 /* Where version 4 has what insitu__receipt_pack makes: in bytes of numbers that are always zero,
  * since the numbers are smaller (lanes: 2^20; windows and global batch: 2^40; epoch: 2^20; next:
@@ -48351,7 +50321,7 @@ static void insitu__pass_state_extend(insitu_state *state, const struct insitu__
   bool fits = insitu__receipt_pack(s, run->known, packed);
   assert(fits);
   (void)fits;
-  state->bytes[6] = 4;
+  state->bytes[6]++; /* 3 to 4, or 5 to 6 */
   insitu__base_store64(state->bytes + INSITU__PASS_STATE_RESERVED, run->known ? run->anchors : 0);
   for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__pass_state_packed); i++) {
     memcpy(state->bytes + insitu__pass_state_packed[i].at, from, insitu__pass_state_packed[i].n);
@@ -48376,6 +50346,10 @@ static void insitu__pass_state_plain(
   b[7] = INSITU_ORDER_VERSION;
   for (size_t i = 0; i < INSITU__BASE_COUNT(word); i++)
     insitu__base_store64(b + INSITU__PASS_STATE_GEOMETRY + 8 * i, word[i]);
+  const unsigned char *id = insitu__icechunk_snapshot(&it->loader->source.store);
+  if (id) b[6] = 5;
+  for (int k = 0; id && k < 3; k++)
+    memcpy(b + INSITU__PASS_STATE_GEOMETRY + 8 * k + 4, id + 4 * k, 4);
   insitu__pass_state_seal(out);
 }
 
@@ -48397,12 +50371,12 @@ static insitu_status insitu__pass_state_whole(const insitu_state *state, insitu_
         "restore: these %zu bytes are no state; give what a batch's `after` held",
         sizeof state->bytes);
 
-  if ((b[6] != 3 && b[6] != 4) || b[7] != INSITU_ORDER_VERSION)
+  if (b[6] < 3 || b[6] > 6 || b[7] != INSITU_ORDER_VERSION)
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: the state has version %d and order_version %d, this implementation %d and %d; "
         "use the "
         "insitubatch.h that wrote it",
-        b[6], b[7], 4, INSITU_ORDER_VERSION);
+        b[6], b[7], 6, INSITU_ORDER_VERSION);
 
   if (insitu__base_load64(b + INSITU__PASS_STATE_CHECK) !=
       insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK))
@@ -48411,7 +50385,7 @@ static insitu_status insitu__pass_state_whole(const insitu_state *state, insitu_
         "what a batch's `after` held",
         sizeof state->bytes);
 
-  for (int at = INSITU__PASS_STATE_RESERVED; b[6] == 3 && at < INSITU__PASS_STATE_CHECK; at++)
+  for (int at = INSITU__PASS_STATE_RESERVED; b[6] % 2 && at < INSITU__PASS_STATE_CHECK; at++)
     if (b[at])
       return insitu__error_set(err, INSITU_E_STATE,
           "restore: reserved byte %d of the state is %d, not 0: a newer insitubatch.h wrote it; "
@@ -48429,7 +50403,7 @@ static bool insitu__pass_state_open(const insitu_state *state, struct insitu__pa
   memset(out, 0, sizeof *out);
   out->plain = *state;
   out->skips.epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH);
-  if (b[6] == 3) return true;
+  if (b[6] % 2) return true;
   out->receipt.anchors = insitu__base_load64(b + INSITU__PASS_STATE_RESERVED);
   for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__pass_state_packed); i++) {
     memcpy(to, b + insitu__pass_state_packed[i].at, insitu__pass_state_packed[i].n);
@@ -48437,11 +50411,40 @@ static bool insitu__pass_state_open(const insitu_state *state, struct insitu__pa
     to += insitu__pass_state_packed[i].n;
   }
   memset(b + INSITU__PASS_STATE_RESERVED, 0, 8);
-  b[6] = 3;
+  b[6]--;
   if (!insitu__receipt_unpack(packed, &out->skips, &known)) return false;
   out->skips.epoch = out->receipt.epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH);
   out->receipt.known = known;
   return known ? true : !out->receipt.anchors && out->skips.n;
+}
+
+/* Refuses a state of another snapshot of an Icechunk repository. theirs, ours: states of version 3
+ * or 5. */
+static insitu_status insitu__pass_state_snapshot(
+    const unsigned char *theirs, const unsigned char *ours, insitu_error *err) {
+  unsigned char id[INSITU__ICECHUNK_ID], own[INSITU__ICECHUNK_ID];
+  char one[INSITU__ICECHUNK_NAME], other[INSITU__ICECHUNK_NAME];
+  insitu__pass_state_id(theirs, id);
+  insitu__pass_state_id(ours, own);
+  if (theirs[6] == 3 && ours[6] == 3) return INSITU_OK;
+  if (theirs[6] == ours[6] && !memcmp(id, own, sizeof id)) return INSITU_OK;
+
+  insitu__icechunk_id_text(id, one);
+  insitu__icechunk_id_text(own, other);
+  if (theirs[6] == 3)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state was taken of an archive that is no Icechunk repository, and this is "
+        "snapshot %s of one; open the archive of then",
+        other);
+  if (ours[6] == 3)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state was taken of snapshot %s of an Icechunk repository, and this archive "
+        "is none; open the repository with the option snapshot = %s",
+        one, one);
+  return insitu__error_set(err, INSITU_E_STATE,
+      "restore: the state was taken of snapshot %s of the Icechunk repository, and snapshot %s is "
+      "open; open it with the option snapshot = %s",
+      one, other, one);
 }
 
 /* Names the first field in which a state and an iterator differ, but for those that the iterator
@@ -48452,6 +50455,8 @@ static insitu_status insitu__pass_state_same(
   const struct insitu__geometry *g = it->plan.geometry;
   bool sequential = it->plan.layout.sequential;
   insitu__pass_state_plain(it, 0, 0, &mine);
+  insitu_status status = insitu__pass_state_snapshot(b, mine.bytes, err);
+  if (status < 0) return status;
   const struct {
     int at;
     bool number; /* else a hash, which says nothing */
@@ -49082,6 +51087,32 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
   return status;
 }
 
+/* Makes the resolved configuration name the snapshot that was opened, in place of the branch or
+ * tag: who opens with the same options gets the same. */
+static insitu_status insitu__open_snapshot(insitu_loader *ld, insitu_error *err) {
+  insitu_loader_desc *c = &ld->config;
+  const struct insitu__icechunk *ic = insitu__icechunk_of(&ld->source.store);
+  if (!ic) return INSITU_OK;
+  if (ic->by == INSITU__ICECHUNK_BY_BRANCH && c->world > 1)
+    insitu__report_log(ld, 1,
+        "open: this rank has opened snapshot %s of branch %.100s, and a commit in between gives "
+        "other ranks another; give all of them the option snapshot = %s",
+        ic->name, ic->ref, ic->name);
+
+  bool ok = true;
+  uint64_t n = 0;
+  insitu_option *options = insitu__config_keep_room(ld, c->n_options + 1, sizeof *options, &ok);
+  if (!ok)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for the configuration; give the process more memory");
+  for (uint64_t i = 0; i < c->n_options; i++)
+    if (insitu__settings_version(c->options[i].key) < 0) options[n++] = c->options[i];
+  options[n++] = (insitu_option){"snapshot", ic->name};
+  c->options = options;
+  c->n_options = n;
+  return INSITU_OK;
+}
+
 /* Everything that open learns from the archive. */
 static void insitu__open_await(void *arg) {
   struct insitu__loader_call *o = arg;
@@ -49091,6 +51122,7 @@ static void insitu__open_await(void *arg) {
       .dir = c->cache_dir, .budget = c->cache_budget, .log = insitu__open_disk_log, .user = ld};
   insitu_status status = insitu__source_open_await(&ld->source, &ld->reactor, c, &disk, o->err);
   if (!status) c->url = ld->source.store.url; /* without credentials */
+  if (!status) status = insitu__open_snapshot(ld, o->err);
   ld->source.group.hooks = &ld->hooks;
 
   /* Without variables a loader serves insitu_read alone. */
@@ -50648,6 +52680,7 @@ static bool insitu__document_samples_end(struct insitu__document *d, const char 
 
 /* Whether an option may be written: it is known, no credential, and no url that may hold one. */
 static bool insitu__document_option_is_public(const insitu_option *o) {
+  if (insitu__settings_version(o->key) >= 0) return true;
 #ifdef INSITU_NO_CURL
   (void)o;
   return false; /* what they mean is not known */
@@ -51237,6 +53270,18 @@ static void insitu__describe_memory(
       f->cache_bytes, stats->memory_promised, ld->config.memory_budget);
 }
 
+/* Which snapshot of an Icechunk repository is open, and what named it. */
+static void insitu__describe_icechunk(struct insitu__text_buffer *b, const insitu_loader *ld) {
+  const struct insitu__icechunk *ic = insitu__icechunk_of(&ld->source.store);
+  if (!ic) return;
+  insitu__document_write_string(b, ", \"icechunk\": {\"snapshot\": ", ic->name);
+  if (ic->ref) {
+    bool tag = ic->by == INSITU__ICECHUNK_BY_TAG;
+    insitu__document_write_string(b, tag ? ", \"tag\": " : ", \"branch\": ", ic->ref);
+  }
+  insitu__text_buffer_printf(b, ", \"version\": %u}", ic->version);
+}
+
 /* The whole object. */
 static void insitu__describe_all(
     struct insitu__text_buffer *b, const insitu_loader *ld, const insitu_stats *stats) {
@@ -51244,6 +53289,7 @@ static void insitu__describe_all(
   insitu__describe_arrays(b, ld);
   insitu__describe_plans(b, ld);
   insitu__describe_memory(b, ld, stats);
+  insitu__describe_icechunk(b, ld);
   for (int i = 0; i < INSITU__DESCRIBE_STATS; i++)
     insitu__text_buffer_field(
         b, i ? ", " : ", \"statistics\": {", &insitu__describe_list[i].text, stats);

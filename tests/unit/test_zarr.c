@@ -1176,12 +1176,6 @@ static void other_formats(void **state) {
     const char *path, *text, *says;
   } folder[] = {{"attributes.json", "{\"n5\": \"2.5.1\"}", "it is an N5 container"},
       {"attributes.json", "{\"dimensions\": [4], \"blockSize\": [2]}", "it is an N5 container"},
-      {"refs/branch.main/ref.json", "{\"snapshot\": \"VY76P925PRY57WFEK410\"}",
-          "it is an Icechunk repository"},
-      {"repo",
-          "ICE\xf0\x9f\xa7\x8a"
-          "CHUNK",
-          "it is an Icechunk repository"},
       {"__schema/1_2_3", "", "it is a TileDB array or group"},
       {"1980.nc", "",
           "it holds '1980.nc', by its name an HDF5 or NetCDF-4 file, which cannot be read here; "
