@@ -47,16 +47,13 @@ IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_runs te
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
-# Those that call only what is public: they are linked with the implementation, which is compiled once
-LINKED_TESTS = test_axes test_bad test_call test_corners test_decoded test_diskcache test_dlpack test_edges test_fixed \
-  test_grids test_join test_json test_kept test_launch test_list test_maps test_parts test_patches test_random \
-  test_receipts test_rows test_scan test_selection test_space test_state test_steps test_stores test_strings \
-  test_tool_runs
-# Those that also look into a loader: they link the public functions, and compile only the private ones that they call
-INSIDE_TESTS = test_cf test_check test_dates test_index test_memory test_memory_store test_read test_tool test_tool_data
-# Those that open no loader: of the implementation, they compile only what they call
-STATIC_TESTS = $(filter-out test_coro, $(PURE_TESTS)) test_cloud test_disk test_reactor test_ring test_tool_remote
+# Those that only a compile of their own can make: with other macros than the others, or nothing of the header
+ALONE_TESTS = test_codec_core test_codec_zlib test_coro test_cudasim test_opmath test_opmath_scalar test_server
+# Those that call only what is public, which is all that their files say: they are linked with the implementation
+LINKED_TESTS := $(filter-out $(ALONE_TESTS), $(basename $(notdir $(shell grep -L INSITU_IMPLEMENTATION tests/*/test_*.c))))
 CUDA_TESTS = test_cudasim test_cuda test_device
+# Those that also call what is private: they include declarations alone, and are linked with an object that shows them all
+INSIDE_TESTS = $(filter-out $(LINKED_TESTS) $(ALONE_TESTS), $(TESTS))
 CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d)/,$(CUDA_TESTS) gpu_simulated))
 # Valgrind is for what it alone sees, memory that was never set: in parsers, codecs, coroutines and the loader's paths. Not the
 # command, which runs in a process of its own; not the cache on disk, which kills many; nothing after a fault that is caught, where
@@ -68,7 +65,7 @@ VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_
   test_opmath_scalar, $(TESTS))
 HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)
 # Programs are built side by side: their names tell nothing of the folder that they come from.
-vpath test_%.c $(sort $(dir $(wildcard tests/*/test_*.c)))
+vpath %.c tests/fuzz $(sort $(dir $(wildcard tests/*/test_*.c)))
 
 .PHONY: all help demo gallery examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint lib install
@@ -168,37 +165,44 @@ RUN = TEST_JOBS="$${TEST_JOBS:-$$(($(JOBS) + 1))}" tests/run
 build = $(1) $(CPPFLAGS) $(TEST_FLAGS) $(2) -o $@ $< $(filter %.o,$^) $(LDFLAGS) $(LIBS_test_$*) $(TEST_LIBS)
 object = mkdir -p $(@D) && $(1) $(CPPFLAGS) $(TEST_FLAGS) $(2) -DINSITU_IMPLEMENTATION -x c -c -o $@ $<
 
+# The implementation, as a user's program holds it
 $(BUILD)/insitubatch.o: insitubatch.h
 	$(call object,$(CC),$(CFLAGS))
-$(BUILD)/asan/insitubatch.o: insitubatch.h
-	$(call object,$(SAN_CC),$(ASAN))
-$(BUILD)/tsan/insitubatch.o: insitubatch.h
-	$(call object,$(SAN_CC),$(TSAN))
-linked = $(LINKED_TESTS) $(INSIDE_TESTS)
-$(linked:%=$(BUILD)/%): $(BUILD)/insitubatch.o
-$(linked:%=$(BUILD)/asan/%): $(BUILD)/asan/insitubatch.o
-$(linked:%=$(BUILD)/tsan/%): $(BUILD)/tsan/insitubatch.o
-
-# The header without the bodies of its public functions
-$(BUILD)/inside/insitubatch.h: insitubatch.h
+# The same, with its private functions seen from outside: tests/support/inside.awk tells
+INSIDE = awk -v folder=tests/support/ -f tests/support/inside.awk
+$(BUILD)/inside/insitubatch.c: insitubatch.h tests/support/inside.awk
 	@mkdir -p $(@D)
-	sed '/^\/\* >>platform -/,$$ { /^INSITU_DEF/,/^}/d }' $< > $@
-inside = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(INSIDE_TESTS:%=$(d)/%))
-$(inside): | $(BUILD)/inside/insitubatch.h
-$(inside): private TEST_FLAGS := -I$(BUILD)/inside $(TEST_FLAGS) -Wno-unused-function
+	@$(INSIDE) -v mode=object $< >$@
+$(BUILD)/inside.o $(BUILD)/inside_cuda.o: $(BUILD)/inside/insitubatch.c
+	$(call object,$(CC),$(CFLAGS))
+$(BUILD)/asan/inside.o $(BUILD)/asan/inside_cuda.o: $(BUILD)/inside/insitubatch.c
+	$(call object,$(SAN_CC),$(ASAN))
+$(BUILD)/tsan/inside.o $(BUILD)/tsan/inside_cuda.o: $(BUILD)/inside/insitubatch.c
+	$(call object,$(SAN_CC),$(TSAN))
+%/inside_cuda.o: private FEATURES += -DINSITU_WITH_CUDA
+# What such a test includes as insitubatch.h
+.PRECIOUS: $(BUILD)/inside/%/insitubatch.h
+$(BUILD)/inside/%/insitubatch.h: %.c $(HEADERS) tests/support/inside.awk
+	@mkdir -p $(@D)
+	@$(INSIDE) -v mode=header insitubatch.h $< >$@
+$(BUILD)/inside/gpu_simulated/insitubatch.h: tests/device/gpu.c $(HEADERS) tests/support/inside.awk
+	@mkdir -p $(@D)
+	@$(INSIDE) -v mode=header insitubatch.h $< >$@
 
-# All of a loader in each: they compile in half the time without any optimization, which Valgrind's runs need
-WHOLE_TESTS = $(filter-out $(STATIC_TESTS) $(LINKED_TESTS) $(INSIDE_TESTS), $(TESTS))
-$(WHOLE_TESTS:%=$(BUILD)/%) $(BUILD)/gpu_simulated: CFLAGS += -O0
-# Short ones run as they are: to compile them once more takes longer
-vg_compiled = $(filter-out test_filter test_poison test_report test_stress, $(WHOLE_TESTS))
-vg_programs = $(foreach t,$(VG_TESTS),$(BUILD)/$(if $(filter $(t), $(vg_compiled)),valgrind/)$(t))
-$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(STATIC_TESTS:%=$(d)/%)) $(BUILD)/native/test_box: \
+$(LINKED_TESTS:%=$(BUILD)/%): $(BUILD)/insitubatch.o
+# $(call inside,FOLDER,TEST)
+define inside
+$(1)/$(2): private TEST_FLAGS := -I$(BUILD)/inside/$(2) $$(TEST_FLAGS)
+$(1)/$(2): $(1)/inside$(if $(filter test_cuda test_device gpu_simulated,$(2)),_cuda).o $(BUILD)/inside/$(2)/insitubatch.h
+endef
+$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(foreach t,$(INSIDE_TESTS) gpu_simulated,$(eval $(call inside,$(d),$(t)))))
+$(LINKED_TESTS:%=$(BUILD)/asan/%): $(BUILD)/asan/inside.o
+$(LINKED_TESTS:%=$(BUILD)/tsan/%): $(BUILD)/tsan/inside.o
+# Of the header, these compile only what they call.
+alone = $(filter-out test_coro, $(ALONE_TESTS))
+$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(alone:%=$(d)/%)) $(BUILD)/native/test_box: \
   TEST_FLAGS += -DINSITU_STATIC -Wno-unknown-warning-option -Wno-unused-function -Wno-maybe-uninitialized
 $(BUILD)/test_%: test_%.c $(HEADERS)
-	@mkdir -p $(@D)
-	$(call build,$(CC),$(CFLAGS))
-$(BUILD)/valgrind/test_%: test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(CC),$(CFLAGS))
 # With all that the compiler knows of this machine: results stay the same bits
@@ -212,16 +216,17 @@ $(BUILD)/tsan/test_%: test_%.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(call build,$(SAN_CC),$(TSAN))
 $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(d)/test_codec_core $(d)/test_codec_zlib): tests/unit/test_codec.c
-$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan $(BUILD)/valgrind,$(d)/test_opmath_scalar): tests/unit/test_opmath.c
+$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(d)/test_opmath_scalar): tests/unit/test_opmath.c
 $(BUILD)/probe_uring: tests/probe_uring.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring
 
 # What takes longest to compile comes first
-programs: $(BUILD)/insitu $(BUILD)/insitubatch.o $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box $(BUILD)/probe_uring
-programs-asan: $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
-programs-valgrind: $(vg_programs)
-programs-tsan: $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
+programs: $(BUILD)/insitu $(BUILD)/insitubatch.o $(BUILD)/inside.o $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box \
+  $(BUILD)/probe_uring
+programs-asan: $(BUILD)/asan/inside.o $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
+programs-valgrind: $(VG_TESTS:%=$(BUILD)/%)
+programs-tsan: $(BUILD)/tsan/inside.o $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
 
 test: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
@@ -269,7 +274,7 @@ $(BUILD)/tsan/gpu_simulated: tests/device/gpu.c tools/bench/bench_summary.h $(HE
 test-valgrind: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-valgrind
 	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 FAULTY_N=15 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' \
-	  $(RUN) $(vg_programs)
+	  $(RUN) $(VG_TESTS:%=$(BUILD)/%)
 
 # Random archives and configurations against an independent model: SEED to SEED + N - 1. SAN=asan or tsan; CASES=-v tells each.
 SEED ?= 1
@@ -356,14 +361,17 @@ test-gpu: deps-test
 # libFuzzer targets for all that reads input from outside, FUZZ_SECONDS each: from the seeds in tests/corpus and tests/data, and
 # what earlier runs found (build/corpus). FUZZ=fuzz_url runs only that one. FUZZ_RUNS=20000 runs so many inputs instead, nearly the
 # same ones each time where build/corpus is empty; use_cmp would make them depend on where the program was loaded.
-# INSITU_STATIC: what a target does not call is dropped.
 FUZZ_SECONDS ?= 30
 FUZZ_FOR = $(if $(FUZZ_RUNS),-seed=1 -use_cmp=0 -reload=0 -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ_SECONDS))
 FUZZ ?= $(FUZZERS)
-$(BUILD)/fuzz_receipt: $(wildcard tools/insitu/*.h)
-$(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(HEADERS)
+# All are linked with one object, which is instrumented as they are.
+FUZZ_FLAGS = $(TEST_FLAGS) -O1 -g1 -fsanitize=address,undefined
+$(BUILD)/fuzz/inside.o: $(BUILD)/inside/insitubatch.c
 	@mkdir -p $(@D)
-	clang $(TEST_FLAGS) -DINSITU_STATIC -Wno-unused-function -O1 -g -fsanitize=fuzzer,address,undefined -o $@ $< $(LIBS)
+	clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -DINSITU_IMPLEMENTATION -c -o $@ $<
+$(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(BUILD)/fuzz/inside.o $(BUILD)/inside/fuzz_%/insitubatch.h $(HEADERS)
+	@mkdir -p $(@D)
+	clang -I$(BUILD)/inside/fuzz_$* $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/fuzz/inside.o $(LIBS)
 fuzz: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=$(BUILD)/%)
 	@tests/fuzz/fuzz_seeds.sh $(BUILD)/seeds
