@@ -91,7 +91,7 @@ in_macro {
 
 # A function: its first line has a parenthesis behind its name, and no value. Those that a macro makes stay where they are made.
 /^(static|INSITU_DEF|__attribute__|INSITU__[A-Z_]* static)/ && /\(/ && !/=/ {
-  item(/inline/ ? "inline" : "function")
+  item(/(^|[ (,])(always_)?inline[ ),]/ ? "inline" : "function")
   in_signature = 1
   signature()
   next
