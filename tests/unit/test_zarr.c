@@ -1167,7 +1167,6 @@ static void other_formats(void **state) {
       {"CDF\1", 4, "a NetCDF-3 file"}, {"CDF\5xx", 6, "a NetCDF-3 file"},
       {"GRIB\0\0\0\2", 8, "engine='cfgrib'"}, {"II*\0", 4, "a TIFF or GeoTIFF file"},
       {"MM\0+", 4, "a TIFF or GeoTIFF file"}, {"PAR1....PAR1", 12, "a Parquet file"},
-      {"{\"a\": 1}", 8, "it is a file, and not a whole zip file"},
       {"HDF", 3, "it is a file, and not a whole zip file"},
       {"CDF\3", 4, "it is a file, and not a whole zip file"}};
   static const struct {
@@ -1195,9 +1194,11 @@ static void other_formats(void **state) {
     put(path, folder[i].text);
     visit_fails(url, "", INSITU_E_NOT_ZARR, folder[i].says);
   }
-  /* References of kerchunk are an archive: this one is empty. */
+  /* References of kerchunk are an archive: this one is empty, and this one is none. */
   put("other", " {\"version\": 1, \"refs\": {}}");
   visit_fails("other", "", INSITU_E_NOT_ZARR, "no Zarr metadata");
+  put("other", "{\"a\": 1}");
+  visit_fails("other", "", INSITU_E_FORMAT, "reference 'a'");
   put("parquet/.zmetadata",
       "{\"metadata\": {\".zgroup\": {\"zarr_format\": 2}}, \"record_size\": 10000}");
   visit_fails("parquet", "", INSITU_E_NOT_ZARR, "it is a kerchunk reference set");
