@@ -53186,6 +53186,7 @@ static void insitu__describe_arrays(struct insitu__text_buffer *b, const insitu_
     insitu__document_write_integers(b, "shape", z->shape, z->ndim);
     insitu__document_write_integers(b, "chunks", z->chunk, z->ndim);
     if (z->n_levels) insitu__document_write_integers(b, "shards", z->object.chunk, z->ndim);
+    if (z->grids) insitu__text_buffer_printf(b, ", \"grid\": \"rectilinear\""); /* the largest */
     insitu__document_write_string(b, ", \"dtype\": ", insitu__dtype_name(z->dtype));
     insitu__text_buffer_printf(b, ", \"codecs\": [");
     for (int k = 0; k < z->codecs.n; k++)

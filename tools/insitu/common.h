@@ -774,20 +774,27 @@ static insitu_status tool_archive_node(
 /* How a whole stored object (a chunk, or a shard) decodes, and which part of the array it holds.
  * The one place that knows. */
 struct tool_object {
-  const uint64_t *chunk; /* its shape */
+  const uint64_t *chunk; /* its shape; where they differ, the largest of each axis */
   const struct insitu__codec_chain *codecs;
   uint64_t grid[INSITU__MAX_DIMS], count; /* objects along each axis, in all */
-  uint64_t bytes;                         /* decoded */
+  uint64_t bytes;                         /* decoded, of the largest: see tool_object_bytes */
 };
 static struct tool_object tool_object_of(const struct insitu__zarr_array *z) {
   struct tool_object o = {
       .chunk = z->object.chunk, .codecs = &z->object.codecs, .count = 1, .bytes = z->itemsize};
   for (unsigned i = 0; i < z->ndim; i++) {
-    o.grid[i] = insitu__base_ceil_div(z->shape[i], o.chunk[i]);
+    o.grid[i] = insitu__zarr_objects(z, i);
     o.count *= o.grid[i]; /* cannot overflow: >>zarr bounds the array's bytes */
     o.bytes *= o.chunk[i];
   }
   return o;
+}
+/* The decoded bytes of the object at an index. */
+static uint64_t tool_object_bytes(const struct insitu__zarr_array *z, const uint64_t *index) {
+  uint64_t extent[INSITU__MAX_DIMS], bytes = z->itemsize;
+  insitu__zarr_object_extents(z, index, extent);
+  for (unsigned i = 0; i < z->ndim; i++) bytes *= extent[i];
+  return bytes;
 }
 /* The index of the n-th object in C order. */
 static void tool_object_index(

@@ -401,6 +401,7 @@ static void doctor_chunk(struct tool_archive *a, const struct insitu__zarr_array
   if (!far && a->store.ops != &insitu__store_file_ops) return; /* not on a disk */
   for (uint64_t i = 0; i < n && error == ENOENT; i++) {
     tool_object_index(z, &c.object, i, index);
+    c.object.bytes = tool_object_bytes(z, index);
     if (insitu__zarr_chunk_key(z, index, c.key, sizeof c.key) < 0) return;
     error = far ? doctor_fetch(a, &c) : doctor_read(a->store.dirfd, &c);
   }

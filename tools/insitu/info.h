@@ -29,6 +29,7 @@ static void info_json_array(
   tool_json_end(j);
   if (a->has_chunk) info_json_extents(j, "chunk_shape", a->ndim, a->sharded ? a->inner : a->chunk);
   if (a->sharded) info_json_extents(j, "shard_shape", a->ndim, a->chunk);
+  if (a->rectilinear) tool_json_string(j, "chunk_grid", "rectilinear");
   tool_json_u64(j, "objects", a->objects);
   tool_json_u64(j, "object_bytes", a->object_bytes);
   tool_json_u64(j, "decoded_bytes", a->decoded);

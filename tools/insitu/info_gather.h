@@ -18,7 +18,8 @@ struct info_array {
   /* from the metadata as it stands, whether it can be read or not */
   unsigned ndim; /* 0 also when there is no shape */
   bool has_shape, has_chunk, sharded, big;
-  /* chunk: of the stored object */
+  bool rectilinear; /* chunks, or shards, differ in length */
+  /* chunk: of the stored object; where they differ, the largest of each axis */
   uint64_t shape[INSITU__MAX_DIMS], chunk[INSITU__MAX_DIMS], inner[INSITU__MAX_DIMS];
   char *dim[INSITU__MAX_DIMS], dtype[48];
   /* itemsize 0: unknown, then the bytes are 0 too */
@@ -155,6 +156,11 @@ static void info_inner(struct info_array *a) {
     }
   }
 }
+/* How many objects an array has along an axis. */
+static uint64_t info_objects(const struct info_array *a, unsigned i) {
+  if (a->rectilinear) return insitu__zarr_objects(&a->z, i);
+  return a->chunk[i] ? insitu__base_ceil_div(a->shape[i], a->chunk[i]) : 0;
+}
 static void info_read_array(struct info *f, struct info_array *a, const char *path) {
   a->path = path;
   a->fill = -1;
@@ -172,6 +178,11 @@ static void info_read_array(struct info *f, struct info_array *a, const char *pa
   if (status == INSITU_OK) {
     const struct insitu__zarr_array *z = &a->z;
     info_inner(a);
+    for (unsigned i = 0; i < z->axes; i++) {
+      if (!a->has_chunk) a->chunk[i] = z->object.chunk[i];
+      a->rectilinear = a->rectilinear || z->object.grid[i];
+    }
+    a->has_chunk = true;
     for (unsigned i = 0; i < a->ndim && i < z->axes; i++)
       if (!a->dim[i] && z->dim[i]) a->dim[i] = tool_copy(z->dim[i]); /* an image's axes */
     if (z->kind != INSITU__ZARR_STRING)
@@ -185,7 +196,7 @@ static void info_read_array(struct info *f, struct info_array *a, const char *pa
   for (unsigned i = 0; i < a->ndim; i++) { /* wrong metadata may overflow: then the number is 0 */
     if (!insitu__base_mul(a->decoded, a->shape[i], &a->decoded)) a->decoded = 0;
     if (!insitu__base_mul(a->object_bytes, a->chunk[i], &a->object_bytes)) a->object_bytes = 0;
-    uint64_t along = a->chunk[i] ? insitu__base_ceil_div(a->shape[i], a->chunk[i]) : 0;
+    uint64_t along = info_objects(a, i);
     if (!insitu__base_mul(a->objects, along, &a->objects)) a->objects = 0;
   }
 }
@@ -369,8 +380,9 @@ static void info_read_await(void *arg) {
       .user = r->piece, .piece = info_piece, .element = r->z->itemsize};
   for (uint64_t i = 0; i < r->object.count && r->status == INSITU_OK; i++) {
     insitu_error err = {0};
-    uint64_t at = i * r->object.chunk[0],
-             count = insitu__base_min(r->object.chunk[0], r->z->shape[0] - at);
+    const struct insitu__grid *grid = r->z->object.grid[0];
+    uint64_t length = r->object.chunk[0], at = insitu__grid_begin(grid, length, i);
+    uint64_t count = insitu__base_min(insitu__grid_edge(grid, length, i), r->z->shape[0] - at);
     if (insitu__zarr_chunk_key(r->z, &i, key, sizeof key) < 0) r->status = INSITU_E_ARG;
     else r->status = insitu__store_get_await(&r->info->archive.store, key, limit, &text, &n, &err);
     bool absent = r->status == INSITU_E_NOTFOUND;
@@ -380,7 +392,7 @@ static void info_read_await(void *arg) {
     if (r->status < 0) break;
     if (!absent) {
       r->status = insitu__chain_decode(
-          r->object.codecs, &r->scratch, text, n, r->object.bytes, &sink, &err);
+          r->object.codecs, &r->scratch, text, n, tool_object_bytes(r->z, &i), &sink, &err);
       insitu__mem_free(text);
       unsigned char *p = r->piece;
       for (uint64_t k = 0; r->z->swap && k < count; k++, p += r->z->itemsize)

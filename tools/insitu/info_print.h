@@ -118,7 +118,7 @@ static void info_print_chunk(const struct info_array *a) {
   char text[32];
   uint64_t inner = a->itemsize, per_object = 1;
   if (!a->has_chunk) {
-    info_line("chunk", "not a regular grid");
+    info_line("chunk", "no grid that is known");
     return;
   }
   for (unsigned i = 0; a->sharded && i < a->ndim; i++) {
@@ -126,6 +126,7 @@ static void info_print_chunk(const struct info_array *a) {
     per_object *= a->inner[i] ? a->chunk[i] / a->inner[i] : 0;
   }
   if (a->sharded) {
+    if (a->rectilinear) insitu__text_buffer_printf(&b, "up to ");
     info_join(&b, a->ndim, a->chunk);
     if (a->itemsize) insitu__text_buffer_printf(&b, ", %s", tool_bytes(text, a->object_bytes));
     insitu__text_buffer_printf(
@@ -134,6 +135,7 @@ static void info_print_chunk(const struct info_array *a) {
     info_line("shard", b.text);
     insitu__text_buffer_free(&b);
   }
+  if (a->rectilinear && !a->sharded) insitu__text_buffer_printf(&b, "up to ");
   info_join(&b, a->ndim, a->sharded ? a->inner : a->chunk);
   if (a->itemsize)
     insitu__text_buffer_printf(&b, ", %s", tool_bytes(text, a->sharded ? inner : a->object_bytes));
@@ -143,8 +145,7 @@ static void info_print_chunk(const struct info_array *a) {
   if (!a->sharded && a->objects > 1 && a->ndim > 1) {
     insitu__text_buffer_printf(&b, " = ");
     for (unsigned i = 0; i < a->ndim; i++)
-      insitu__text_buffer_printf(
-          &b, "%s%" PRIu64, i ? " x " : "", insitu__base_ceil_div(a->shape[i], a->chunk[i]));
+      insitu__text_buffer_printf(&b, "%s%" PRIu64, i ? " x " : "", info_objects(a, i));
   }
   info_line("chunk", b.text);
   insitu__text_buffer_free(&b);

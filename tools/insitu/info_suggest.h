@@ -167,7 +167,7 @@ static struct info_axis *info_roles(const struct info *f) {
 static uint64_t info_chunks_per_sample(const struct info_array *a) {
   uint64_t n = 1;
   for (unsigned i = 0; i < a->ndim; i++)
-    if (i != info_sample_axis(a)) n *= insitu__base_ceil_div(a->z.shape[i], a->z.chunk[i]);
+    if (i != info_sample_axis(a)) n *= insitu__zarr_tiles(&a->z, i);
   return n;
 }
 

@@ -40,7 +40,7 @@ struct verify_run { /* the reactor's thread alone, but for what a worker decodes
 struct verify_job { /* one coroutine's object on a worker */
   struct verify_run *run;
   unsigned char *bytes;
-  uint64_t n;
+  uint64_t n, decoded; /* bytes that were read, and that these must decode to */
   insitu_error err;
 };
 
@@ -56,7 +56,7 @@ static void verify_decode(void *arg, unsigned worker) {
   const struct tool_object *o = &job->run->object;
   struct insitu__codec_sink sink = {.piece = verify_discard, .element = job->run->now->z.itemsize};
   insitu__chain_decode(
-      o->codecs, &job->run->scratch[worker], job->bytes, job->n, o->bytes, &sink, &job->err);
+      o->codecs, &job->run->scratch[worker], job->bytes, job->n, job->decoded, &sink, &job->err);
 }
 static void verify_object_await(struct verify_job *job, uint64_t number) {
   struct verify_run *run = job->run;
@@ -66,6 +66,7 @@ static void verify_object_await(struct verify_job *job, uint64_t number) {
   struct iovec iov = {job->bytes, (size_t)(run->bound + 1)};
   memset(&job->err, 0, sizeof job->err);
   tool_object_index(&a->z, &run->object, number, index);
+  job->decoded = tool_object_bytes(&a->z, index);
   if (insitu__zarr_chunk_key(&a->z, index, key, sizeof key) < 0)
     insitu__error_set(
         &job->err, INSITU_E_ARG, "store: the chunk's key is longer than %d bytes", INSITU__MAX_KEY);
@@ -82,7 +83,7 @@ static void verify_object_await(struct verify_job *job, uint64_t number) {
   if (job->err.status == INSITU_OK)
     insitu__reactor_work_await(&run->archive->reactor, verify_decode, job);
   a->stored += job->n;
-  a->decoded += run->object.bytes;
+  a->decoded += job->decoded;
   if (job->err.status == INSITU_OK) return;
   a->n_bad++;
   if (a->n_bad <= (verify_registry ? VERIFY_LISTED : VERIFY_SHOWN) &&
@@ -363,8 +364,9 @@ static void verify_samples(
   uint64_t index[INSITU__MAX_DIMS];
   struct tool_object o = tool_object_of(&a->z);
   tool_object_index(&a->z, &o, number, index);
-  *start = index[axis] * o.chunk[axis];
-  *stop = insitu__base_min(*start + o.chunk[axis], a->z.shape[axis]);
+  const struct insitu__grid *grid = a->z.object.grid[axis];
+  *start = insitu__grid_begin(grid, o.chunk[axis], index[axis]);
+  *stop = insitu__base_min(insitu__grid_end(grid, o.chunk[axis], index[axis]), a->z.shape[axis]);
 }
 /* Writes the bad chunks as a manifest, which excludes the samples that they hold. An exit code. */
 static int verify_write_registry(const struct verify_array *arrays, uint64_t n) {
