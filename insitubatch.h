@@ -35563,7 +35563,10 @@ static insitu_status insitu__split_list_frame(
     list->extent[k] = blocks ? line->most : insitu__base_min(line->group, samples[k]);
     list->cells[k] = blocks ? INSITU__ARRAY_LEN(line->segments)
                             : insitu__base_ceil_div(samples[k], list->extent[k]);
-    if (line->grid) list->cells[k] = insitu__base_ceil_div(line->grid->tiles, line->tiles);
+    if (line->grid) { /* rows of a chunk behind the axis's end have room in its last cell, too */
+      list->extent[k] = line->group;
+      list->cells[k] = insitu__base_ceil_div(line->grid->tiles, line->tiles);
+    }
     fits = fits && insitu__base_mul(box, list->extent[k], &box) &&
            insitu__base_mul(all, list->cells[k], &all);
   }

@@ -736,22 +736,331 @@ static void test_random_grids(void **state) {
     insitu_loader *ld = open_or_fail(&plain);
     for (int k = 0; k < 6; k++) check_read(&world, ld, &world.grid[k % ARRAYS]);
     insitu_loader_close(&ld);
-    if (getenv("GRIDS_SHOW")) {
-      printf("round %d along %d\n", round, world.along);
-      for (int i = 0; i < ARRAYS; i++)
-        for (int d = 0; d < world.grid[i].n; d++) {
-          printf("%s %s:", world.grid[i].name, names[world.grid[i].axis[d]]);
-          for (int k = 0; k < world.grid[i].read[d].n; k++)
-            printf(" %d/%d", world.grid[i].read[d].edge[k], world.grid[i].read[d].stored[k]);
-          printf(" (%d)\n", world.size[world.grid[i].axis[d]]);
-        }
-    }
     draw_split(&world);
     check_parts(&world);
   }
 }
 
+/* ---- ranks, states, manifests ---- */
+
+/* A world with one drawn axis of chunks of any lengths. lengths: those of array a, ended by 0. */
+static void plain_world(struct world *s, const int *lengths, int size) {
+  int m = any_mode();
+  memset(s, 0, sizeof *s);
+  snprintf(s->root, sizeof s->root, "%s", support_path("plain"));
+  s->n = 1;
+  s->size[0] = size;
+  s->size[1] = 3;
+  for (int i = 0; i < ARRAYS; i++) {
+    struct grid *g = &s->grid[i];
+    g->name = i ? "b" : "a";
+    g->n = 2;
+    for (int d = 0; d < 2; d++) g->axis[d] = g->order[d] = d;
+    g->codec = i ? RAW : ZSTD;
+    for (struct cut *c = &g->cut[0]; lengths[c->n]; c->n++) {
+      c->edge[c->n] = c->stored[c->n] = lengths[c->n];
+      c->begin[c->n + 1] = c->begin[c->n] + lengths[c->n];
+    }
+    draw_cut(&g->cut[1], 3, i);
+    for (int d = 0; d < 2; d++) g->read[d] = g->cut[d];
+    s->variable[i].label = g->name;
+  }
+  s->variable[1].offset = 1;
+  s->desc = (insitu_loader_desc){.api = INSITU_API,
+      .url = s->root,
+      .variables = s->variable,
+      .n_variables = ARRAYS,
+      .sample_dim = "t",
+      .batch_size = 2,
+      .world = 1,
+      .unit_chunks = 1,
+      .block_chunks = 4,
+      .split_spill = 1,
+      .split = {{.fraction = 0.5}, {.fraction = 0.25}, {.fraction = 0.25}},
+      .seed = 5,
+      .hold_epoch = 1,
+      .on_absent_chunk = INSITU_FILL,
+      .log_level = INSITU_LOG_ERROR,
+      .io = modes[m].io,
+      .inline_io = modes[m].inline_io};
+  put_world(s);
+}
+
+static const int months[] = {4, 1, 5, 2, 3, 5, 1, 3, 0}; /* 24 */
+
+/* What is left of an epoch's anchors from where the iterator stands. */
+static int rest_of(insitu_iter *it, int64_t *anchors, insitu_state *after, int stop) {
+  insitu_error err = {0};
+  insitu_batch *b;
+  insitu_status status = INSITU_OK;
+  int n = 0, batches = 0;
+  while (batches != stop && (status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    for (uint64_t row = 0; row < b->rows; row++) anchors[n++] = b->sample_indices[row];
+    if (after) *after = b->after;
+    insitu_batch_release(&b);
+    batches++;
+  }
+  if (status && status != INSITU_END) fail_msg("%s", err.message);
+  return n;
+}
+
+/* Fractions count chunks along the edges: half of eight chunks are the first 12 samples. Two ranks
+ * share an epoch, and a state goes on in another world. */
+static void test_ranks_and_states(void **state) {
+  insitu_iter_desc d = {.api = INSITU_API, .split = INSITU_TRAIN};
+  int64_t all[64], half[2][64], later[64];
+  insitu_state after;
+  insitu_iter *it;
+  insitu_error err = {0};
+  (void)state;
+  plain_world(&world, months, 24);
+  world.desc.batch_size = 4;
+  insitu_loader *ld = open_or_fail(&world.desc);
+  assert_int_equal(insitu_iter_open(ld, &d, &it, &err), INSITU_OK);
+  int n = rest_of(it, all, NULL, -1), seen[24] = {0};
+  assert_int_equal(n, 12);
+  for (int i = 0; i < n; i++) {
+    assert_true(all[i] >= 0 && all[i] < 12);
+    assert_int_equal(seen[all[i]]++, 0);
+  }
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+
+  world.desc.batch_size = 2;
+  world.desc.world = 2;
+  world.desc.lanes = 2;
+  for (int rank = 0; rank < 2; rank++) {
+    world.desc.rank = rank;
+    ld = open_or_fail(&world.desc);
+    assert_int_equal(insitu_iter_open(ld, &d, &it, &err), INSITU_OK);
+    assert_int_equal(rest_of(it, half[rank], &after, 1), 2);
+    assert_int_equal(rest_of(it, half[rank] + 2, NULL, -1), 4);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+  world.desc.world = 1;
+  world.desc.rank = 0;
+  world.desc.batch_size = 4;
+  ld = open_or_fail(&world.desc);
+  assert_int_equal(insitu_iter_open(ld, &d, &it, &err), INSITU_OK);
+  n = rest_of(it, all, NULL, -1);
+  assert_int_equal(n, 12);
+  for (int i = 0; i < n; i++) assert_int_equal(all[i], half[i % 2][i / 4 * 2 + i % 4 / 2]);
+  if (insitu_iter_restore(it, &after, &err)) fail_msg("%s", err.message);
+  assert_int_equal(rest_of(it, later, NULL, -1), 8);
+  assert_memory_equal(later, all + 4, 8 * sizeof *later);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+}
+
+/* The status of restoring a state under another archive. */
+static insitu_status restored(const int *lengths, int size, const insitu_state *state) {
+  insitu_iter_desc d = {.api = INSITU_API, .split = INSITU_TRAIN};
+  insitu_iter *it;
+  insitu_error err = {0};
+  plain_world(&world, lengths, size);
+  world.desc.split[0] = (insitu_split_range){.stop = 13};
+  world.desc.split[1] = world.desc.split[2] = (insitu_split_range){.stop = 0};
+  insitu_loader *ld = open_or_fail(&world.desc);
+  assert_int_equal(insitu_iter_open(ld, &d, &it, &err), INSITU_OK);
+  insitu_status status = insitu_iter_restore(it, state, &err);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  return status;
+}
+
+/* A state knows where chunks lie, as far as its part reaches: what is appended changes nothing. */
+static void test_states_of_grids(void **state) {
+  static const int longer[] = {4, 1, 5, 2, 3, 5, 1, 3, 2, 4, 0}; /* 30 */
+  static const int moved[] = {1, 4, 5, 2, 3, 5, 1, 3, 0};        /* inside the part */
+  static const int behind[] = {4, 1, 5, 2, 3, 1, 5, 3, 0};       /* behind it */
+  static const int even[] = {5, 5, 5, 5, 5, 0};
+  insitu_iter_desc d = {.api = INSITU_API, .split = INSITU_TRAIN};
+  int64_t anchors[64];
+  insitu_state after;
+  insitu_iter *it;
+  insitu_error err = {0};
+  (void)state;
+  plain_world(&world, months, 24);
+  world.desc.split[0] = (insitu_split_range){.stop = 13};
+  world.desc.split[1] = world.desc.split[2] = (insitu_split_range){.stop = 0};
+  insitu_loader *ld = open_or_fail(&world.desc);
+  assert_int_equal(insitu_iter_open(ld, &d, &it, &err), INSITU_OK);
+  rest_of(it, anchors, &after, 1);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  assert_int_equal(restored(months, 24, &after), INSITU_OK);
+  assert_int_equal(restored(longer, 30, &after), INSITU_OK);
+  assert_int_equal(restored(behind, 24, &after), INSITU_OK);
+  assert_int_equal(restored(moved, 24, &after), INSITU_E_STATE);
+  assert_int_equal(restored(even, 25, &after), INSITU_E_STATE);
+}
+
+/* A manifest has the lengths of chunks, and is refused by an archive that has others. */
+static void test_manifests(void **state) {
+  static const int moved[] = {1, 4, 5, 2, 3, 5, 1, 3, 0};
+  static const int even[] = {5, 5, 5, 5, 5, 0};
+  insitu_loader *ld;
+  insitu_error err = {0};
+  char path[600], text[2000];
+  (void)state;
+  plain_world(&world, months, 24);
+  world.desc.split_shuffled = 1;
+  snprintf(path, sizeof path, "%s", support_path("saved.json"));
+  ld = open_or_fail(&world.desc);
+  if (insitu_manifest_save(ld, path, &err)) fail_msg("%s", err.message);
+  insitu_loader_close(&ld);
+  FILE *f = fopen(path, "r");
+  text[fread(text, 1, sizeof text - 1, f)] = 0;
+  fclose(f);
+  assert_non_null(strstr(text, "\"n_chunks\": 8, \"sample_chunk_size\": 5, \"n_samples\": 24"));
+  assert_non_null(strstr(text, "\"sample_chunk_sizes\": [[4, 1], [1, 1], [5, 1], [2, 1]"));
+  world.desc.manifest = path;
+  ld = open_or_fail(&world.desc);
+  insitu_loader_close(&ld);
+  for (int i = 0; i < 2; i++) {
+    plain_world(&world, i ? even : moved, 24);
+    world.desc.manifest = path;
+    assert_int_equal(insitu_loader_open(&world.desc, &ld, &err), INSITU_E_SPLIT);
+  }
+  assert_non_null(strstr(err.message, "n_chunks"));
+}
+
+/* ---- patches and lists ---- */
+
+/* Boxes along axes whose chunks differ in length: every value, and every patch of a grid once. */
+static void check_patches(struct world *s) {
+  insitu_iter_desc d = {.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED};
+  insitu_axis axes[] = {
+      {.dim = "t"}, {.dim = "z", .patch = 1 + support_below((uint64_t)s->size[1])}};
+  const struct grid *g = &s->grid[0];
+  uint64_t patch = axes[1].patch, rows = 0;
+  insitu_variable v = {.label = "a"};
+  insitu_error err = {0};
+  insitu_iter *it;
+  insitu_batch *b;
+  insitu_status status;
+  s->desc.variables = &v;
+  s->desc.n_variables = 1;
+  s->desc.axes = axes;
+  s->desc.n_axes = 2;
+  s->desc.split_axis = 0;
+  s->desc.patches = support_below(2) ? 3 : 0;
+  s->desc.manifest = NULL;
+  s->desc.batch_size = 1;
+  s->desc.cache_memory = 0;
+  insitu_loader *ld = open_or_fail(&s->desc);
+  if (insitu_iter_open(ld, &d, &it, &err)) fail_msg("%s", err.message);
+  while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+    const int64_t *anchor = b->axis_indices;
+    const int32_t *data = b->arrays[0].data;
+    int64_t at[AXES];
+    uint64_t n = 1;
+    for (int k = 1; k < b->arrays[0].ndim; k++) n *= (uint64_t)b->arrays[0].shape[k];
+    for (uint64_t i = 0; i < n; i++) {
+      uint64_t rest = i;
+      for (int e = g->n; e-- > 0;) {
+        int name = g->axis[e];
+        uint64_t length = name == 1 ? patch : (uint64_t)s->size[name];
+        at[e] = anchor[0];
+        if (name == 0) continue;
+        at[e] = (int64_t)(rest % length) + (name == 1 ? anchor[1] : 0);
+        rest /= length;
+      }
+      assert_int_equal(data[i], element(s, g, at));
+    }
+    rows++;
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s", err.message);
+  uint64_t each = s->desc.patches ? 3 : (uint64_t)s->size[1] / patch;
+  assert_int_equal(rows, (uint64_t)s->size[0] * each);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+}
+
+static void test_patches(void **state) {
+  (void)state;
+  int rounds = support_rounds(30);
+  for (int round = 0; round < rounds; round++) {
+    support_random_state = 100 + (uint64_t)round;
+    if (getenv("GRIDS_SEED")) support_random_state += strtoull(getenv("GRIDS_SEED"), NULL, 10);
+    draw_world(&world);
+    if (world.n == 1 && world.grid[0].n < 2) continue;
+    put_world(&world);
+    check_patches(&world);
+  }
+}
+
+/* Lists of samples: their cells are chunks along the edges. */
+static void check_list(struct world *s) {
+  insitu_iter_desc d = {.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED};
+  int64_t list[LONGEST * LONGEST * 2];
+  int space = 1, n = 0, found = 0;
+  insitu_error err = {0};
+  insitu_iter *it;
+  insitu_batch *b;
+  insitu_status status;
+  for (int k = 0; k < s->n; k++) {
+    space *= s->size[k];
+    s->axes[k].start = s->axes[k].stop = 0;
+    s->axes[k].stride = 0;
+  }
+  for (int i = 0; i < space; i++) {
+    if (support_below(3) && n) continue;
+    for (int k = s->n, rest = i; k-- > 0; rest /= s->size[k])
+      list[n * s->n + k] = rest % s->size[k];
+    n++;
+  }
+  for (int i = 0; i < ARRAYS; i++) {
+    s->variable[i].offset = 0;
+    s->variable[i].n_steps = 0;
+    s->variable[i].steps = NULL;
+  }
+  s->desc.samples = list;
+  s->desc.n_samples = (uint64_t)n;
+  s->desc.manifest = NULL;
+  s->desc.batch_size = 1;
+  insitu_loader *ld = open_or_fail(&s->desc);
+  for (int order = INSITU_SHUFFLED; order <= INSITU_SEQUENTIAL; order++, found = 0) {
+    bool seen[LONGEST * LONGEST] = {false};
+    d.order = order;
+    if (insitu_iter_open(ld, &d, &it, &err)) fail_msg("%s", err.message);
+    while ((status = insitu_iter_next(it, 20000, &b, &err)) == INSITU_OK) {
+      for (uint64_t row = 0; row < b->rows; row++, found++) {
+        const int64_t *anchor = b->axis_indices + row * b->n_axes;
+        int which = -1;
+        for (int i = 0; i < n && which < 0; i++)
+          if (!memcmp(anchor, list + i * s->n, (size_t)s->n * sizeof *anchor)) which = i;
+        assert_true(which >= 0 && !seen[which]);
+        seen[which] = true;
+        for (int i = 0; i < ARRAYS; i++) check_row(s, b, i, row);
+      }
+      insitu_batch_release(&b);
+    }
+    if (status != INSITU_END) fail_msg("%s: %s", insitu_status_name(status), err.message);
+    assert_int_equal(found, n);
+    insitu_iter_close(&it);
+  }
+  insitu_loader_close(&ld);
+}
+
+static void test_lists(void **state) {
+  (void)state;
+  int rounds = support_rounds(30);
+  for (int round = 0; round < rounds; round++) {
+    support_random_state = 200 + (uint64_t)round;
+    if (getenv("GRIDS_SEED")) support_random_state += strtoull(getenv("GRIDS_SEED"), NULL, 10);
+    draw_world(&world);
+    put_world(&world);
+    check_list(&world);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_grids)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_grids),
+      cmocka_unit_test(test_ranks_and_states), cmocka_unit_test(test_states_of_grids),
+      cmocka_unit_test(test_manifests), cmocka_unit_test(test_patches),
+      cmocka_unit_test(test_lists)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
