@@ -34,7 +34,7 @@ LIBS_test_part_reads = -lblosc
 LIBS_test_random = -lblosc
 
 DEMO     = examples/02_train_winds.c
-EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp examples/*.cu)))
+EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp examples/*.cu examples/*.f90)))
 FUZZERS  = $(basename $(notdir $(wildcard tests/fuzz/fuzz_*.c)))
 # The longest come first, so that none runs alone at the end
 LONG_TESTS = test_remote test_part_reads test_fault test_shard test_disk test_http_reads test_random test_kept test_maps test_tool \
@@ -69,7 +69,7 @@ vpath %.c tests/fuzz $(sort $(dir $(wildcard tests/*/test_*.c)))
 
 .PHONY: all help demo gallery examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint lib install
-.PHONY: clean test-consumers test-containers test-libtorch
+.PHONY: clean test-consumers test-containers test-libtorch test-mpi test-bindings
 .PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan programs-valgrind
 .DELETE_ON_ERROR:
 
@@ -97,6 +97,8 @@ help:
 	@echo 'make test-consumers  programs that use what make install installs: pkg-config, CMake, Meson, cc; exported symbols'
 	@echo 'make test-containers an epoch without io_uring, on a read-only root, with few descriptors, in control groups'
 	@echo 'make test-libtorch   installs libtorch, and trains a network of its for a few epochs (examples/17_libtorch.cpp)'
+	@echo 'make test-mpi        trains under mpirun: the same losses on 1, 2 and 4 ranks, and after a kill; OpenMPI'
+	@echo 'make test-bindings   Fortran, Rust and Julia, whose files tools/make_bindings writes: compared, layouts, programs that run'
 	@echo 'make test-cuda-toolkit  compiles with the real CUDA, its own or the package index'"'"'s, and runs; no GPU is needed'
 	@echo 'make conformance     reads the archives, numcodecs fixtures and blosc chunks under DIR=, and compares'
 	@echo 'make fuzz            libFuzzer on all that reads input from outside, FUZZ_SECONDS (30) each'
@@ -124,6 +126,9 @@ $(BUILD)/examples/%: examples/%.c insitubatch.h tools/compile-example
 $(BUILD)/examples/%: examples/%.cpp examples/insitubatch.hpp insitubatch.h tools/compile-example
 	@mkdir -p $(@D)
 	@CXX='$(CXX)' CC='$(CC)' tools/compile-example $< $@
+$(BUILD)/examples/%: examples/%.f90 examples/bindings/insitubatch.f90 insitubatch.h tools/compile-example
+	@mkdir -p $(@D)
+	@CC='$(CC)' tools/compile-example $< $@
 # Where the CUDA toolkit is: NVCC names its compiler, which is else looked for. No GPU is needed to build it, nor to run it.
 $(BUILD)/examples/%: examples/%.cu insitubatch.h tools/compile-example
 	@mkdir -p $(@D)
@@ -133,8 +138,8 @@ demo: deps-build
 	@$(MAKE) --no-print-directory $(DEMO:examples/%.c=$(BUILD)/examples/%)
 	$(DEMO:examples/%.c=$(BUILD)/examples/%)
 
-# All but what needs a GPU or libtorch, the demo, and what is no program: see tests/gallery/run
-GALLERY = $(filter-out 02_% 06_% 08_% 17_%,$(EXAMPLES))
+# All but what needs a GPU, MPI or libtorch, the demo, and what is no program: see tests/gallery/run
+GALLERY = $(filter-out 02_% 06_% 08_% 15_% 16_% 17_%,$(EXAMPLES))
 $(BUILD)/make_gallery: tools/make_gallery.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -std=c11 $(WARN) -O2 -o $@ $< $(LDFLAGS) -lm
@@ -334,6 +339,14 @@ $(BUILD)/containers/epoch: tests/containers/epoch.c insitubatch.h $(BUILD)/insit
 test-containers: deps-test
 	@$(MAKE) --no-print-directory $(BUILD)/containers/confine $(BUILD)/containers/epoch
 	@tests/containers/run '$(BUILD)'
+
+# Examples of several processes and of other languages; what is not there is skipped, and said so
+test-mpi: deps-ci
+	@$(MAKE) --no-print-directory $(BUILD)/examples/15_mpi
+	@tests/mpi/run '$(BUILD)'
+test-bindings: deps-ci
+	@$(MAKE) --no-print-directory $(BUILD)/insitubatch.o
+	@CC='$(CC)' LIBS='$(LIBS)' tests/bindings/run '$(BUILD)'
 
 # The dataset over DLPack that libtorch trains from, on the CPU. Not in CI: libtorch is large.
 test-libtorch: deps-test

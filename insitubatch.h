@@ -1065,6 +1065,26 @@
  *   options that are or may hold credentials, with user, password and query of the url; these have
  *   to be given again. A list of samples is written as its length, and base has to have it.
  *
+ *   OTHER LANGUAGES need no macro. examples/bindings/ has what tools/make_bindings writes from part
+ *   A; CI compares the files, and the layout of every struct, with the header.
+ *
+ *     Fortran   insitubatch.f90, a module (Fortran 2018, iso_c_binding). Handles and batches are
+ *               type(c_ptr); NULL is an argument that is left out; texts end with c_null_char.
+ *               insitu_view(batch, 'x', x, status) makes x a pointer array of the batch's memory,
+ *               with the axes reversed: rows are the last one. insitu_message(err) is a text.
+ *               examples/16_fortran.f90 trains under MPI
+ *     Rust      insitubatch.rs, a module: #[repr(C)] structs that begin as Default, extern "C".
+ *               examples/18_rust.rs has wrappers that close by themselves
+ *     Julia     insitubatch.jl, a module: structs and ccall of the shared library.
+ *               examples/19_julia.jl
+ *     C++       the header itself; examples/insitubatch.hpp throws and closes by itself
+ *
+ *   For all other languages: every function has plain C linkage, an enum is an int32_t, a flag too.
+ *   Open by JSON, and of all structs only insitu_error, insitu_batch, insitu_array and
+ *   insitu_state are needed. Errors come as status and text; no function unwinds, and none calls
+ *   back but those that the desc names, on the loader's threads. insitu_batch_dlpack hands arrays
+ *   to what takes DLPack.
+ *
  * ---- 16. CONTENTS ----
  *
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
