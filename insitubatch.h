@@ -22115,6 +22115,22 @@ static bool insitu__virtual_tells(const char *root) {
 }
 #endif
 
+#ifndef INSITU_NO_CURL
+/* "https://host:port", in lower case and without a scheme's own port; false: it is too long. */
+static bool insitu__virtual_origin(
+    const struct insitu__settings_url *u, char root[INSITU__VIRTUAL_ROOT]) {
+  const char *port = u->https ? ":443" : ":80";
+  uint64_t n = u->n_host, n_port = strlen(port);
+  if (n && u->host[n - 1] == ':') n--;
+  if (n > n_port && !memcmp(u->host + n - n_port, port, n_port)) n -= n_port;
+  int begin = snprintf(root, INSITU__VIRTUAL_ROOT, "http%s://", u->https ? "s" : "");
+  if ((uint64_t)begin + n >= INSITU__VIRTUAL_ROOT) return false;
+  for (uint64_t i = 0; i < n; i++) root[(uint64_t)begin + i] = (char)insitu__text_lower(u->host[i]);
+  root[(uint64_t)begin + n] = 0;
+  return true;
+}
+#endif
+
 /* Splits a remote url. Returns NULL, or what is wrong with it. */
 static const char *insitu__virtual_split_remote(
     const char *url, struct insitu__virtual_url *out, char *key) {
@@ -22124,18 +22140,12 @@ static const char *insitu__virtual_split_remote(
   out->query = "";
   if (out->kind == INSITU__TEXT_URL_HTTP) {
     struct insitu__settings_url u;
-    struct insitu__text_buffer base = {0};
     const char *cause = insitu__settings_url_split(url, &u);
     if (cause) return cause;
     if (u.user) return "credentials stand in it, and may not";
-    insitu__settings_url_base(&u, &base);
-    bool fits = !base.failed && base.n < sizeof out->root;
-    if (fits) memcpy(out->root, base.text, base.n + 1);
-    bool failed = base.failed;
-    insitu__text_buffer_free(&base);
-    if (failed) return "no memory to read it";
+    bool fits = insitu__virtual_origin(&u, out->root);
     int64_t n = insitu__text_unescape(u.path, u.n_path, key, INSITU__MAX_KEY);
-    if (n == -1) return "%% needs two hexadecimal digits, not 00";
+    if (n == -1) return "% needs two hexadecimal digits, not 00";
     if (!fits || n < 0) return too_long;
     if (u.n_query) out->query = u.query;
     return insitu__virtual_normalise(key, false) ? NULL : "its path leads out of its root";
@@ -23333,6 +23343,22 @@ static int insitu__kerchunk_string(struct insitu__kerchunk *k, struct insitu__ke
   return INSITU__KERCHUNK_OK;
 }
 
+/* Copies a string's text to `to`, NUL-terminated. Its length; UINT64_MAX: it does not fit. */
+static uint64_t insitu__kerchunk_copy(
+    const struct insitu__kerchunk_string *s, char *to, uint64_t cap) {
+  const char *p = s->text, *end = s->text + s->n;
+  uint64_t n = 0;
+  while (p < end) {
+    char code[4];
+    unsigned bytes = insitu__text_json_char(&p, code);
+    if (n + bytes >= cap) return UINT64_MAX;
+    memcpy(to + n, code, bytes);
+    n += bytes;
+  }
+  to[n] = 0;
+  return n;
+}
+
 /* Appends a string's text to b; false: no memory, or past the limit. */
 static bool insitu__kerchunk_decode(
     const struct insitu__kerchunk_string *s, struct insitu__text_buffer *b) {
@@ -23657,7 +23683,6 @@ static bool insitu__kerchunk_header(
  * changed. */
 static int insitu__kerchunk_member(struct insitu__kerchunk *k) {
   struct insitu__kerchunk_string s;
-  struct insitu__text_buffer decoded = {.limit = INSITU__MAX_KEY};
   char plain[INSITU__MAX_KEY];
   int c = insitu__kerchunk_peek(k);
   if (c < 0) return insitu__kerchunk_more(k);
@@ -23671,16 +23696,9 @@ static int insitu__kerchunk_member(struct insitu__kerchunk *k) {
   c = insitu__kerchunk_peek(k);
   if (c < 0) return insitu__kerchunk_more(k);
 
-  const char *key = plain;
-  uint64_t n = s.n;
-  if (s.escaped) {
-    bool fits = s.n < 6 * sizeof plain && insitu__kerchunk_decode(&s, &decoded);
-    n = fits ? decoded.n : 0;
-    memcpy(plain, fits && n ? decoded.text : "", n);
-    insitu__text_buffer_free(&decoded);
-  } else if (n < sizeof plain) memcpy(plain, s.text, n);
-  else n = 0; /* it is none of a store, and left out */
-  plain[n] = 0;
+  /* one that does not fit is no key of a store, and left out */
+  uint64_t n = insitu__kerchunk_copy(&s, plain, sizeof plain);
+  if (n == UINT64_MAX) plain[n = 0] = 0;
   k->named = s.text;
   k->n_named = (int)insitu__base_min(s.n, 150);
 
@@ -23689,7 +23707,7 @@ static int insitu__kerchunk_member(struct insitu__kerchunk *k) {
     if (k->inside) k->expects = INSITU__KERCHUNK_FIRST;
     return got;
   }
-  got = insitu__kerchunk_value(k, key, n);
+  got = insitu__kerchunk_value(k, plain, n);
   if (got != INSITU__KERCHUNK_OK) return got;
   k->expects = INSITU__KERCHUNK_COMMA;
   return got;
@@ -23834,18 +23852,19 @@ static const char *insitu__kerchunk_expand_name(const struct insitu__kerchunk *k
   return insitu__kerchunk_template(body, (uint64_t)length, paren ? paren + 1 : "", n_args, out);
 }
 
-/* Appends a url's text, with its escapes decoded and its templates expanded. Returns NULL, or what
- * is wrong with it. */
+/* Appends a url's text, with its escapes decoded and its templates expanded. `out` has room for
+ * all that its limit allows. Returns NULL, or what is wrong with it. */
 static const char *insitu__kerchunk_url(
     const struct insitu__kerchunk *k, uint32_t number, struct insitu__text_buffer *out) {
+  static const char *const too_long = "it is too long";
   struct insitu__kerchunk_string s = {.escaped = true};
-  struct insitu__text_buffer plain = {.limit = INSITU__MAX_KEY};
+  char plain[INSITU__MAX_KEY];
   s.text = insitu__kerchunk_raw(k, number, &s.n);
-  s.escaped = memchr(s.text, '\\', s.n) != NULL;
-  const char *cause = NULL;
-  if (!insitu__kerchunk_decode(&s, &plain)) cause = "it is too long, or there is no memory for it";
-  const char *p = plain.text, *end = p ? p + plain.n : NULL;
-  if (!cause && memchr(plain.text, 0, plain.n)) cause = "it holds U+0000";
+  uint64_t length = insitu__kerchunk_copy(&s, plain, sizeof plain);
+  if (length == UINT64_MAX) return too_long;
+  if (memchr(plain, 0, length)) return "it holds U+0000";
+
+  const char *p = plain, *end = plain + length, *cause = NULL;
   bool any = k->templates.n > 0; /* without templates braces stand for themselves */
   while (!cause && p < end) {
     const char *name, *behind, *next;
@@ -23857,12 +23876,10 @@ static const char *insitu__kerchunk_url(
     }
     next = any ? memchr(p + 1, '{', (size_t)(end - p - 1)) : NULL;
     if (!next) next = end;
-    if (!insitu__text_buffer_bytes(out, p, (uint64_t)(next - p))) cause = "it is too long";
+    if (!insitu__text_buffer_bytes(out, p, (uint64_t)(next - p))) cause = too_long;
     p = next;
   }
-  insitu__text_buffer_free(&plain);
-  if (!cause && out->n >= INSITU__MAX_KEY) cause = "it is too long";
-  return cause;
+  return cause || out->n < INSITU__MAX_KEY ? cause : too_long;
 }
 
 /* >>refstore ----------------------------------------------------------------------------------- */
@@ -24095,7 +24112,8 @@ static insitu_status insitu__refstore_urls(
     struct insitu__refstore *r, const struct insitu__kerchunk *k, insitu_error *err) {
   struct insitu__text_buffer url = {.limit = 2 * INSITU__MAX_KEY};
   struct insitu__refstore_memo *memo = insitu__mem_alloc(1, sizeof *memo);
-  insitu_status status = memo ? INSITU_OK : insitu__refs_no_memory(err);
+  insitu_status status = INSITU_OK;
+  if (!memo || !insitu__text_buffer_reserve(&url, url.limit)) status = insitu__refs_no_memory(err);
   for (uint32_t i = 0; !status && i < INSITU__ARRAY_LEN(k->url); i++) {
     uint64_t target = 0;
     url.n = 0;

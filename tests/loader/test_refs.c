@@ -1,0 +1,630 @@
+/* Archives of references: kerchunk's JSON and flat indexes of an archive give what the archive
+ * gives; what is missing, has changed or may not be read is an error that says so; hostile files;
+ * and memory that is missing at every place. */
+#include "server.h"
+#include <stdatomic.h>
+static atomic_long oom_left = -1; /* allocations until one fails; negative: none does */
+static void *oom_realloc(void *p, size_t n) {
+  if (atomic_load(&oom_left) >= 0 && atomic_fetch_sub(&oom_left, 1) == 0) return NULL;
+  return realloc(p, n);
+}
+#define INSITU_REALLOC(pointer, bytes) oom_realloc(pointer, bytes)
+#define INSITU_FREE(pointer) free(pointer)
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+#include "modes.h"
+#include "refs.h"
+
+static struct server *server, *other;
+static int setup(void **state) {
+  if (support_setup(state)) return -1;
+  server = server_start(&(struct server_options){.folder = support_dir});
+  other = server_start(&(struct server_options){.folder = support_dir});
+  return 0;
+}
+static int teardown(void **state) {
+  refs_forget();
+  server_stop(&server);
+  server_stop(&other);
+  return support_teardown(state);
+}
+
+/* ---- what is read ---- */
+
+static const struct support_array kinds[] = {{.name = "x",
+                                                 .ndim = 3,
+                                                 .shape = {23, 6, 7},
+                                                 .chunk = {2, 4, 7},
+                                                 .dtype = INSITU_F32,
+                                                 .format = 2,
+                                                 .zstd = true,
+                                                 .absent = 5},
+    {.name = "x",
+        .ndim = 2,
+        .shape = {24, 64},
+        .chunk = {2, 32},
+        .dtype = INSITU_F32,
+        .format = 3,
+        .zstd = true,
+        .shard = {3, 2},
+        .index_crc = true,
+        .gap = 100},
+    {.name = "x", .ndim = 2, .shape = {40, 9}, .chunk = {4, 9}, .dtype = INSITU_I32, .format = 3},
+    /* a few rows of large raw chunks are read, not all of one */
+    {.name = "x",
+        .ndim = 2,
+        .shape = {64, 40000},
+        .chunk = {16, 40000},
+        .dtype = INSITU_I16,
+        .format = 2}};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static insitu_loader_desc desc_of(const char *url, int m) {
+  static const insitu_variable v = {.label = "x", .path = "x"};
+  return (insitu_loader_desc){.api = INSITU_API,
+      .url = url,
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = 5,
+      .on_absent_chunk = INSITU_FILL,
+      .log_level = INSITU_LOG_ERROR,
+      .io = modes[m].io,
+      .inline_io = modes[m].inline_io};
+}
+/* All of an archive, once, in random order; its last statistics. */
+static insitu_stats read_all(const insitu_loader_desc *d, const struct support_array *a) {
+  insitu_error err = {0};
+  insitu_loader *ld = open_or_fail(d);
+  insitu_iter *it = open_iter_or_fail(
+      ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED});
+  insitu_stats stats = {0};
+  insitu_batch *b;
+  insitu_status status;
+  uint64_t rows = 0;
+  while (!(status = insitu_iter_next(it, 20000, &b, &err))) {
+    support_check_array(b, 0, &d->variables[0], a, 0);
+    rows += b->rows;
+    insitu_batch_release(&b);
+  }
+  if (status != INSITU_END) fail_msg("%s: %s", d->url, err.message);
+  assert_true(rows + 5 > a->shape[0]);
+  insitu_loader_stats(ld, &stats, &err);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  return stats;
+}
+/* The first error of an epoch, or of opening. */
+static insitu_status first_error(const insitu_loader_desc *d, insitu_error *err) {
+  insitu_loader *ld = NULL;
+  insitu_iter *it = NULL;
+  insitu_batch *b;
+  memset(err, 0, sizeof *err);
+  insitu_status status = insitu_loader_open(d, &ld, err);
+  if (status) return status;
+  status =
+      insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL}, &it, err);
+  while (!status && !(status = insitu_iter_next(it, 20000, &b, err))) insitu_batch_release(&b);
+  insitu_loader_close(&ld);
+  insitu_iter_close(&it);
+  return status;
+}
+static void fails(const insitu_loader_desc *d, insitu_status want, const char *says) {
+  insitu_error err;
+  insitu_status status = first_error(d, &err);
+  if (status != want || !strstr(err.message, says))
+    fail_msg("%s: %s: '%s', not '%s'", d->url, insitu_status_name(status), err.message, says);
+}
+
+/* Makes the archive `kind` at name/a.zarr, and packs its chunks to name/packs. */
+static void make(const char *name, const struct support_array *a, unsigned packs) {
+  char root[300], to[300];
+  snprintf(root, sizeof root, "%s/%s/a.zarr", support_dir, name);
+  snprintf(to, sizeof to, "%s/%s/packs", support_dir, name);
+  support_make(root, a);
+  refs_pack(root, to, packs);
+}
+static const char *file_of(const char *name, const char *file) {
+  char path[300];
+  snprintf(path, sizeof path, "%s/%s", name, file);
+  return support_path(path);
+}
+/* The array's record of an index: its grid of stored objects. */
+static struct refs_array array_of(const struct support_array *a) {
+  struct refs_array r = {
+      .path = a->name, .ndim = (uint32_t)a->ndim, .keys = a->format == 3 ? 2 : 0};
+  for (int d = 0; d < a->ndim; d++)
+    r.grid[d] = support_ceil_div(a->shape[d], a->chunk[d] * (a->shard[0] ? a->shard[d] : 1));
+  return r;
+}
+/* What an index tells of the packs at dir: size and time. */
+static void pins(const char *dir, const char *base, struct refs_target *t, unsigned n) {
+  static char url[8][400];
+  for (unsigned i = 0; i < n; i++) {
+    char path[600];
+    struct stat s;
+    snprintf(path, sizeof path, "%s/pack%u", dir, i);
+    assert_int_equal(stat(path, &s), 0);
+    snprintf(url[i], sizeof url[i], "%s/pack%u", base, i);
+    t[i] = (struct refs_target){url[i], NULL, (uint64_t)s.st_size, s.st_mtime};
+  }
+}
+static void write_index(const char *name, const struct support_array *a, unsigned inlined) {
+  struct refs_target t[3];
+  struct refs_array array = array_of(a);
+  pins(file_of(name, "packs"), "packs", t, refs_packs);
+  refs_index(t, refs_packs, &array, 1, inlined);
+  support_write(file_of(name, "refs.insitu"), refs_file, refs_at);
+}
+
+static void test_equal(void **state) {
+  (void)state;
+  for (int k = 0; k < KINDS; k++) {
+    char name[20], key[40];
+    snprintf(name, sizeof name, "equal%d", k);
+    make(name, &kinds[k], 3);
+    refs_json(file_of(name, "refs.json"), "packs", 1, 3);
+    refs_json(file_of(name, "flat.json"), "packs", 0, 0);
+    write_index(name, &kinds[k], 4);
+    static const char *const files[] = {"refs.json", "flat.json", "refs.insitu"};
+    for (int f = 0; f < 3; f++) {
+      snprintf(key, sizeof key, "%s/%s", name, files[f]);
+      EACH_MODE (m) {
+        insitu_loader_desc d = desc_of(file_of(name, files[f]), m);
+        read_all(&d, &kinds[k]);
+        d.url = server_url(server, key);
+        d.check = m == any_mode();
+        insitu_stats stats = read_all(&d, &kinds[k]);
+        assert_true(stats.http_requests > 0);
+        assert_true(!d.check || stats.checked_rows > 0);
+      }
+    }
+  }
+}
+/* Where chunks are large and raw, rows are read and not chunks. */
+static void test_parts(void **state) {
+  (void)state;
+  insitu_loader_desc d = desc_of(file_of("equal3", "flat.json"), any_mode());
+  insitu_slice slice = {.axis = 1, .start = 100, .stop = 200};
+  insitu_variable v = {.label = "x", .path = "x", .slices = &slice, .n_slices = 1};
+  d.assembly = INSITU_SCATTER;
+  d.variables = &v;
+  insitu_stats stats = read_all(&d, &kinds[3]);
+  if (stats.bytes_read >= 64 * 40000 * 2 / 2) fail_msg("%s: %d", d.url, (int)stats.bytes_read);
+  d.url = server_url(server, "equal3/flat.json");
+  stats = read_all(&d, &kinds[3]);
+  if (stats.bytes_read >= 64 * 40000 * 2 / 2) fail_msg("%s: %d", d.url, (int)stats.bytes_read);
+}
+
+/* Twelve archives of a length each, in formats and keys of their own, are one. */
+static void test_pieces(void **state) {
+  struct support_array all = {
+      .name = "x", .ndim = 2, .shape = {0, 6}, .chunk = {2, 4}, .dtype = INSITU_F64, .format = 2};
+  struct refs_piece pieces[12];
+  static double values[1000];
+  static char base[12][300];
+  (void)state;
+  for (int i = 0; i < 1000; i++) values[i] = support_value(INSITU_F64, (uint64_t)i);
+  for (int y = 0; y < 12; y++) {
+    struct support_array one = all;
+    one.shape[0] = 2 + 2 * (uint64_t)(y % 4); /* whole chunks, so that the grid stays regular */
+    one.values = values + 6 * all.shape[0];
+    snprintf(base[y], sizeof base[y], "years/%d.zarr", y);
+    support_make(support_path(base[y]), &one);
+    snprintf(base[y], sizeof base[y], y % 2 ? "%d.zarr" : "./%d.zarr/", y);
+    pieces[y] = (struct refs_piece){0, 0, all.shape[0] / 2, one.shape[0] / 2, base[y], "x"};
+    all.shape[0] += one.shape[0];
+  }
+  support_metadata(support_path("years/all"), &all);
+  refs_forget();
+  refs_root = support_path("years/all");
+  assert_int_equal(nftw(refs_root, refs_collect, 16, FTW_PHYS), 0);
+  struct refs_array array = array_of(&all);
+  array.pieces = pieces;
+  array.n_pieces = 12;
+  refs_index(NULL, 0, &array, 1, 0);
+  support_write(support_path("years/all.insitu"), refs_file, refs_at);
+  EACH_MODE (m) {
+    insitu_loader_desc d = desc_of(support_path("years/all.insitu"), m);
+    read_all(&d, &all);
+    d.url = server_url(server, "years/all.insitu");
+    read_all(&d, &all);
+  }
+  /* a chunk that is absent in its archive is absent here */
+  assert_int_equal(unlink(support_path("years/5.zarr/x/0.1")), 0);
+  insitu_loader_desc d = desc_of(support_path("years/all.insitu"), any_mode());
+  d.on_absent_chunk = INSITU_RAISE;
+  fails(&d, INSITU_E_ABSENT, "x/");
+  d.url = server_url(server, "years/all.insitu");
+  fails(&d, INSITU_E_ABSENT, "x/");
+}
+
+/* ---- what is not as it was ---- */
+
+static void test_missing(void **state) {
+  (void)state;
+  make("missing", &kinds[2], 3);
+  refs_json(file_of("missing", "refs.json"), "packs", 1, 0);
+  write_index("missing", &kinds[2], 0);
+  assert_int_equal(unlink(file_of("missing", "packs/pack1")), 0);
+  EACH_MODE (m) {
+    insitu_loader_desc d = desc_of(file_of("missing", "refs.json"), m);
+    fails(&d, INSITU_E_IO, "pack1");
+    d.url = file_of("missing", "refs.insitu");
+    fails(&d, INSITU_E_IO, "pack1");
+    d.url = server_url(server, "missing/refs.json");
+    fails(&d, INSITU_E_IO, "pack1");
+  }
+}
+/* A file that is not what the index was made of. */
+static void test_changed_before(void **state) {
+  char dir[300];
+  struct refs_target t[3];
+  struct refs_array array = array_of(&kinds[2]);
+  int m = any_mode();
+  (void)state;
+  make("before", &kinds[2], 3);
+  snprintf(dir, sizeof dir, "%s", file_of("before", "packs"));
+  for (int what = 0; what < 6; what++) {
+    pins(dir, "packs", t, 3);
+    if (what == 0) t[1].size++;
+    if (what == 1) t[1].modified--;
+    if (what == 2) t[1].etag = "\"another\""; /* files have none: it is not compared */
+    if (what == 3) t[1].size = UINT64_MAX, t[1].modified++;
+    if (what == 4) t[1].etag = "another", t[1].size = UINT64_MAX, t[1].modified = INT64_MIN;
+    if (what == 5) t[1].size = UINT64_MAX, t[1].modified = INT64_MIN;
+    refs_index(t, 3, &array, 1, 0);
+    support_write(file_of("before", "refs.insitu"), refs_file, refs_at);
+    insitu_loader_desc d = desc_of(file_of("before", "refs.insitu"), m);
+    if (what == 2 || what >= 4) read_all(&d, &kinds[2]);
+    else fails(&d, INSITU_E_CHANGED, "write the references again");
+    d.url = server_url(server, "before/refs.insitu");
+    if (what == 5) read_all(&d, &kinds[2]);
+    else fails(&d, INSITU_E_CHANGED, "write the references again");
+  }
+  /* the ETag as the server says it, with and without its quotes */
+  unsigned rule = server_rule(server,
+      (struct server_rule){.key = "before/packs/*", .fault = SERVER_ETAG, .text = "\"v1\""});
+  (void)rule;
+  for (int quoted = 0; quoted < 3; quoted++) {
+    pins(dir, "packs", t, 3);
+    t[0].etag = t[1].etag = t[2].etag = quoted == 2 ? "\"v2\"" : quoted ? "\"v1\"" : "v1";
+    refs_index(t, 3, &array, 1, 0);
+    support_write(file_of("before", "refs.insitu"), refs_file, refs_at);
+    insitu_loader_desc d = desc_of(server_url(server, "before/refs.insitu"), m);
+    if (quoted < 2) read_all(&d, &kinds[2]);
+    else fails(&d, INSITU_E_CHANGED, "its ETag is another");
+  }
+  server_reset(server);
+}
+/* A file that changes while the archive is open, and that nothing guards but its first read. */
+static void test_changed_meanwhile(void **state) {
+  (void)state;
+  make("meanwhile", &kinds[2], 1);
+  refs_json(file_of("meanwhile", "refs.json"), "packs", 1, 0);
+  for (int far = 0; far < 2; far++)
+    EACH_MODE (m) {
+      insitu_error err = {0};
+      insitu_batch *b;
+      insitu_status status;
+      insitu_loader_desc d = desc_of(
+          far ? server_url(server, "meanwhile/refs.json") : file_of("meanwhile", "refs.json"), m);
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API});
+      b = next_batch_or_fail(it);
+      insitu_batch_release(&b);
+      uint64_t n;
+      unsigned char *bytes = refs_read(file_of("meanwhile", "packs/pack0"), &n);
+      usleep(20000); /* the clock of files moves on */
+      unlink(file_of("meanwhile", "packs/pack0"));
+      support_write(file_of("meanwhile", "packs/pack0"), bytes, n);
+      struct timespec later[2] = {{.tv_nsec = UTIME_NOW}, {.tv_sec = 2000000000 + 10 * m + far}};
+      utimensat(AT_FDCWD, file_of("meanwhile", "packs/pack0"), later, 0);
+      free(bytes);
+      do {
+        status = insitu_iter_next(it, 20000, &b, &err);
+        if (!status) insitu_batch_release(&b);
+        if (status == INSITU_END) status = INSITU_OK; /* the next epoch */
+      } while (!status && err.status >= 0);
+      if (status != INSITU_E_CHANGED || !strstr(err.message, "pack0"))
+        fail_msg("%s: %s: %s", d.url, insitu_status_name(status), err.message);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+    }
+}
+/* References to what is not inside their target. */
+static void test_outside(void **state) {
+  static const struct {
+    const char *reference;
+    insitu_status status;
+    const char *says;
+  } cases[] = {{"[\"packs/pack0\",100000000,144]", INSITU_E_CORRUPT, "which ends before"},
+      {"[\"packs/pack0\",100,1000000000000]", INSITU_E_CORRUPT, "longer than 144"},
+      {"[\"packs/pack0\",9223372036854775000,144]", INSITU_E_CORRUPT, "which ends before"},
+      {"[\"packs/pack0\",0,0]", INSITU_E_CORRUPT, "length"},
+      {"[\"packs\"]", INSITU_E_IO, "directory"}};
+  (void)state;
+  make("outside", &kinds[2], 1);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char text[400];
+    uint64_t n;
+    refs_json(file_of("outside", "refs.json"), "packs", 0, 0);
+    char *json = (char *)refs_read(file_of("outside", "refs.json"), &n);
+    json[n - 2] = 0; /* the brace */
+    snprintf(text, sizeof text, ",\"x/c/3/0\":%s}", cases[i].reference);
+    char *all = malloc(n + strlen(text) + 1);
+    sprintf(all, "%s%s", json, text);
+    support_write(file_of("outside", "refs.json"), all, strlen(all));
+    free(json);
+    free(all);
+    for (int far = 0; far < 2; far++) {
+      insitu_loader_desc d =
+          desc_of(far ? server_url(server, "outside/refs.json") : file_of("outside", "refs.json"),
+              any_mode());
+      if (far && i == 4) continue; /* the server shows no directories */
+      fails(&d, cases[i].status, cases[i].says);
+    }
+  }
+}
+
+/* ---- where targets may lie ---- */
+
+static void test_prefixes(void **state) {
+  char url[300], elsewhere[300], dir[300];
+  const char *prefix[2];
+  int m = any_mode();
+  (void)state;
+  make("prefix/in", &kinds[2], 1);
+  make("prefix/out", &kinds[2], 1);
+  snprintf(dir, sizeof dir, "%s/prefix/out/packs", support_dir);
+  snprintf(elsewhere, sizeof elsewhere, "%s", server_url(other, "prefix/out/packs"));
+  const struct {
+    const char *base;
+    bool far, fine;
+    const char *prefix, *says;
+  } cases[] = {{"packs", false, true, NULL, NULL}, {"./packs/../packs", false, true, NULL, NULL},
+      {"../out/packs", false, false, NULL, "outside its directory"},
+      {"../out/packs", false, true, dir, NULL}, {dir, false, false, NULL, "add '"},
+      {dir, false, true, dir, NULL}, {"file:///etc", false, false, NULL, "outside its directory"},
+      {"/../../etc", false, false, NULL, "leads out of its root"},
+      {elsewhere, false, false, NULL, "another host"}, {elsewhere, false, true, elsewhere, NULL},
+      {"packs", true, true, NULL, NULL}, {"../in/packs", true, true, NULL, NULL},
+      {"../../../packs", true, false, NULL, "leads out of its root"},
+      {"file:///etc", true, false, NULL, "on this machine"},
+      {"/etc", true, false, NULL, "on this machine"}, {dir, true, true, dir, NULL},
+      {elsewhere, true, false, NULL, "on another host or in another bucket"},
+      {elsewhere, true, true, elsewhere, NULL},
+      {"s3://bucket/packs", true, false, NULL, "add 's3://bucket/packs' to virtual_prefixes"},
+      {"s3://bucket/packs", false, false, "s3://bucket/pack", "another host"},
+      {"http://169.254.169.254/latest", true, false, NULL, "tells credentials"},
+      {"http://2852039166/latest", true, false, NULL, "tells credentials"},
+      {"http://0xA9FEA9FE/latest", true, false, NULL, "tells credentials"},
+      {"http://0251.0376.0251.0376/x", false, false, NULL, "tells credentials"},
+      {"http://[::ffff:169.254.169.254]/x", true, false, NULL, "tells credentials"},
+      {"http://[fe80::1]/x", true, false, NULL, "tells credentials"},
+      {"http://[fd00:ec2::254]/x", true, false, NULL, "tells credentials"},
+      {"http://Metadata.google.internal./x", true, false, NULL, "tells credentials"},
+      {"http://100.100.100.200/x", true, false, NULL, "tells credentials"},
+      {"http://u:p@127.0.0.1/x", true, false, NULL, "credentials stand in it"},
+      {"gopher://x/y", true, false, NULL, "no url"},
+      {"memory://x", true, false, NULL, "targets are"},
+      {"packs", false, false, "http://169.254.169.254/", "no archive may ask"},
+      {"packs", false, false, "ftp://x/", "virtual_prefixes"},
+      {"packs", false, false, "http://h/x?y=z", "no query"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    refs_json(file_of("prefix/in", "refs.json"), cases[i].base, (int)i % 2, 0);
+    snprintf(url, sizeof url, "%s",
+        cases[i].far ? server_url(server, "prefix/in/refs.json")
+                     : file_of("prefix/in", "refs.json"));
+    insitu_loader_desc d = desc_of(url, m);
+    prefix[0] = cases[i].prefix;
+    d.virtual_prefixes = prefix;
+    d.n_virtual_prefixes = cases[i].prefix != NULL;
+    insitu_error err = {0};
+    insitu_loader *ld = NULL;
+    insitu_status status = insitu_loader_open(&d, &ld, &err);
+    insitu_loader_close(&ld);
+    bool good = cases[i].fine ? !status : status < 0 && strstr(err.message, cases[i].says);
+    if (!good)
+      fail_msg("%s, %s, prefix %s: %s: %s", url, cases[i].base,
+          cases[i].prefix ? cases[i].prefix : "-", insitu_status_name(status), err.message);
+    if (cases[i].fine) read_all(&d, &kinds[2]);
+    assert_null(strstr(err.message, "u:p"));
+  }
+}
+/* References without a url mean the one target that the user names. */
+static void test_null(void **state) {
+  uint64_t n;
+  const char *prefix[] = {file_of("null", "packs/pack0"), file_of("null", "packs/pack0")};
+  (void)state;
+  make("null", &kinds[2], 1);
+  refs_json(file_of("null", "refs.json"), "packs", 0, 0);
+  char *json = (char *)refs_read(file_of("null", "refs.json"), &n), *p = json;
+  while ((p = strstr(p, "\"packs/pack0\""))) memcpy(p, "null         ", 13);
+  support_write(file_of("null", "refs.json"), json, n);
+  free(json);
+  insitu_loader_desc d = desc_of(file_of("null", "refs.json"), any_mode());
+  fails(&d, INSITU_E_ARG, "give its url, alone");
+  d.virtual_prefixes = prefix;
+  d.n_virtual_prefixes = 1;
+  read_all(&d, &kinds[2]);
+  d.n_virtual_prefixes = 2;
+  fails(&d, INSITU_E_ARG, "give its url, alone");
+}
+/* Other hosts see no credentials of the archive's own, and the options that are none. */
+static void test_credentials(void **state) {
+  char elsewhere[300], url[400];
+  const char *prefix[] = {elsewhere};
+  insitu_option options[] = {
+      {"bearer_token", "sesame"}, {"allow_http", "true"}, {"user_agent", "tester"}};
+  (void)state;
+  make("secret", &kinds[2], 1);
+  snprintf(elsewhere, sizeof elsewhere, "%s", server_url(other, "secret/packs"));
+  for (int user = 0; user < 2; user++) {
+    server_reset(server);
+    server_reset(other);
+    refs_json(file_of("secret", "refs.json"), elsewhere, 1, 0);
+    snprintf(url, sizeof url, "http://%s%s?key=sesame", user ? "me:sesame@" : "",
+        server_url(server, "secret/refs.json") + 7);
+    insitu_loader_desc d = desc_of(url, any_mode());
+    d.options = options + user;
+    d.n_options = (uint64_t)(3 - user);
+    d.virtual_prefixes = prefix;
+    d.n_virtual_prefixes = 1;
+    read_all(&d, &kinds[2]);
+    assert_true(server_seen(server, "key=sesame") > 0);
+    assert_true(server_seen(server, "Authorization:") > 0);
+    assert_true(server_seen(other, "GET ") > 0);
+    assert_int_equal(server_seen(other, "sesame"), 0);
+    assert_int_equal(server_seen(other, "Authorization"), 0);
+    /* on the archive's own host they go along */
+    server_reset(server);
+    refs_json(file_of("secret", "refs.json"), "packs", 1, 0);
+    read_all(&d, &kinds[2]);
+    assert_true(server_seen(server, "packs/pack0?key=sesame") > 0);
+  }
+}
+
+/* ---- the cache on disk ---- */
+
+static void test_cache(void **state) {
+  char elsewhere[300];
+  const char *prefix[] = {elsewhere};
+  const insitu_option options[] = {{"cache_validate", "false"}};
+  (void)state;
+  make("cached", &kinds[2], 2);
+  snprintf(elsewhere, sizeof elsewhere, "%s", server_url(other, "cached/packs"));
+  refs_json(file_of("cached", "refs.json"), elsewhere, 1, 0);
+  for (int far = 0; far < 2; far++) {
+    insitu_loader_desc d = desc_of(
+        far ? server_url(server, "cached/refs.json") : file_of("cached", "refs.json"), any_mode());
+    d.virtual_prefixes = prefix;
+    d.n_virtual_prefixes = 1;
+    d.cache_dir = file_of("cached", far ? "far" : "near");
+    d.options = options;
+    d.n_options = 1;
+    insitu_stats stats = read_all(&d, &kinds[2]);
+    assert_true(stats.disk_misses >= 10);
+    server_reset(other);
+    stats = read_all(&d, &kinds[2]);
+    assert_true(stats.disk_hits >= 10);
+    assert_int_equal(server_seen(other, "GET "), 0);
+  }
+}
+
+/* ---- indexes that are damaged ---- */
+
+static void test_damaged(void **state) {
+  static const struct {
+    unsigned at, bytes; /* of the head, or with `from` of a table */
+    int from;           /* -1: the head; 0 to 2: the first record of a table */
+    uint64_t value;
+    bool sealed;
+    const char *says;
+  } cases[] = {{8, 4, -1, 2, false, "another version"}, {12, 4, -1, 1, false, "another version"},
+      {16, 8, -1, 7, false, "its head says"}, {24, 8, -1, 7, false, "checksum"},
+      {32, 8, -1, 1 << 30, false, "a table"}, {40, 8, -1, UINT64_MAX, false, "INSITU__MAX_LIST"},
+      {40, 8, -1, 1 << 20, false, "a table"}, {56, 8, -1, 0xFFFFFD, false, "a table"},
+      {56, 8, -1, 0xFFFFFE, false, "INSITU__MAX_REFS_TARGETS"},
+      {72, 8, -1, 1u << 18, false, "INSITU__MAX_REFS_TABLES"},
+      {80, 8, -1, UINT64_MAX, false, "a table"},
+      {88, 8, -1, UINT64_MAX, false, "INSITU__MAX_REFS_TEXT"}, {0, 8, 0, 0, true, "an object"},
+      {0, 8, 0, UINT64_MAX - 3, true, "an object"}, {8, 4, 0, UINT32_MAX, true, "an object"},
+      {24, 8, 0, UINT64_MAX, true, "an object"}, {16, 8, 0, 1 << 20, true, "an object"},
+      {8, 4, 1, 5000, true, "a target"}, {12, 4, 1, UINT32_MAX, true, "a target"},
+      {12, 4, 2, 17, true, "an array"}, {12, 4, 2, UINT32_MAX, true, "an array"},
+      {16, 8, 2, UINT64_MAX - 8, true, "an array"}, {32, 4, 2, 4, true, "an array"},
+      {36, 4, 2, 2, true, "an array"}, {36, 4, 2, 1, true, "pieces"},
+      {40, 8, 2, 11, true, "the table of an array's chunks"},
+      {24, 8, 2, UINT64_MAX - 100, true, "the table of an array's chunks"}};
+  static unsigned char whole[1 << 16];
+  struct refs_target t[3];
+  struct refs_array array = array_of(&kinds[2]);
+  int m = any_mode();
+  (void)state;
+  make("damaged", &kinds[2], 3);
+  pins(file_of("damaged", "packs"), "packs", t, 3);
+  refs_index(t, 3, &array, 1, 0);
+  uint64_t n = refs_at;
+  assert_true(n < sizeof whole);
+  memcpy(whole, refs_file, n);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    uint64_t from = 0;
+    memcpy(refs_file, whole, n);
+    refs_at = n;
+    if (cases[i].from >= 0) memcpy(&from, whole + 32 + 16 * cases[i].from, 8);
+    memcpy(refs_file + from + cases[i].at, &cases[i].value, cases[i].bytes);
+    if (cases[i].sealed) refs_seal();
+    support_write(file_of("damaged", "refs.insitu"), refs_file, n);
+    insitu_loader_desc d = desc_of(file_of("damaged", "refs.insitu"), m);
+    insitu_error err;
+    insitu_status status = first_error(&d, &err);
+    if (status >= 0 || !strstr(err.message, cases[i].says))
+      fail_msg("case %d: %s: '%s'", (int)i, insitu_status_name(status), err.message);
+  }
+  /* cut short, at every length of the head and at some beyond */
+  for (uint64_t cut = 0; cut < n; cut += cut < 100 ? 1 : 97) {
+    support_write(file_of("damaged", "refs.insitu"), whole, cut);
+    insitu_loader_desc d = desc_of(file_of("damaged", "refs.insitu"), m);
+    insitu_error err;
+    insitu_status status = first_error(&d, &err);
+    if (status >= 0 || !err.message[0]) fail_msg("cut at %d: %d", (int)cut, (int)status);
+  }
+  /* entries of targets that are not there, of lengths that make no sense */
+  static const uint64_t entries[][2] = {{0, UINT64_C(3) << 40 | 10}, {UINT64_MAX, 144},
+      {INT64_MAX, 144}, {1 << 30, UINT64_C(0xFFFFFE) << 40 | 144},
+      {0, UINT64_C(0xFFFFFE) << 40 | ((UINT64_C(1) << 40) - 1)}};
+  uint64_t refs;
+  memcpy(&refs, whole + 64, 8);
+  memcpy(&refs, whole + refs + 24, 8);
+  for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
+    memcpy(refs_file, whole, n);
+    memcpy(refs_file + refs + 16 * 4, entries[i], 16);
+    support_write(file_of("damaged", "refs.insitu"), refs_file, n);
+    insitu_loader_desc d = desc_of(file_of("damaged", "refs.insitu"), m);
+    fails(&d, INSITU_E_CORRUPT, "makes no sense");
+  }
+}
+
+/* ---- memory that is missing ---- */
+
+static void test_no_memory(void **state) {
+  const char *urls[4];
+  (void)state;
+  make("oom", &kinds[1], 2);
+  refs_json(file_of("oom", "refs.json"), "packs", 1, 3);
+  write_index("oom", &kinds[1], 3);
+  urls[0] = file_of("oom", "refs.json");
+  urls[1] = file_of("oom", "refs.insitu");
+  urls[2] = server_url(server, "oom/refs.json");
+  urls[3] = server_url(server, "oom/refs.insitu");
+  for (int u = 0; u < 4; u++) {
+    int m = mode_usable(INLINE_EPOLL) ? INLINE_EPOLL : any_mode();
+    insitu_loader_desc d = desc_of(urls[u], m);
+    bool more = true;
+    for (long at = 0; more; at += 1 + at / (support_slow() ? 10 : 60)) {
+      insitu_error err;
+      atomic_store(&oom_left, at);
+      alarm(60); /* a hang ends the test */
+      insitu_status status = first_error(&d, &err);
+      alarm(0);
+      more = atomic_exchange(&oom_left, -1) < 0;
+      if (status != INSITU_END && (status >= 0 || !err.message[0]))
+        fail_msg("%s, allocation %ld: %d", urls[u], at, (int)status);
+      if (status < 0 && status != INSITU_E_NOMEM)
+        fail_msg(
+            "%s, allocation %ld: %s: %s", urls[u], at, insitu_status_name(status), err.message);
+    }
+  }
+}
+
+int main(void) {
+  cmocka_set_test_filter(getenv("TEST_FILTER"));
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal), cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_pieces), cmocka_unit_test(test_missing),
+      cmocka_unit_test(test_changed_before), cmocka_unit_test(test_changed_meanwhile),
+      cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes), cmocka_unit_test(test_null),
+      cmocka_unit_test(test_credentials), cmocka_unit_test(test_cache),
+      cmocka_unit_test(test_damaged), cmocka_unit_test(test_no_memory)};
+  return cmocka_run_group_tests(tests, setup, teardown);
+}
