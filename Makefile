@@ -41,8 +41,9 @@ LONG_TESTS = test_remote test_part_reads test_fault test_shard test_disk test_ht
   test_tool_data test_plan test_part
 TESTS    = $(LONG_TESTS) $(filter-out $(LONG_TESTS), $(basename $(notdir $(wildcard tests/*/test_*.c))))
 # Those without threads, and those that the backend of reads may make a difference to
-PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_http test_kerchunk test_map test_moments \
-  test_order test_part test_plan test_receipt test_rule test_select test_server test_sign test_text test_time test_tune test_zarr
+PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_http test_kerchunk test_map \
+  test_moments test_order test_part test_plan test_receipt test_rule test_select test_server test_sign test_text test_time test_tune \
+  test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_runs test_index, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
@@ -70,7 +71,8 @@ vpath %.c tests/fuzz $(sort $(dir $(wildcard tests/*/test_*.c)))
 .PHONY: all help demo gallery examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint lib install
 .PHONY: clean test-consumers test-containers test-libtorch test-mpi test-bindings
-.PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan programs-valgrind
+.PHONY: test-faulty bench-against bench-peers deps-build deps-test deps-ci programs programs-asan programs-tsan
+.PHONY: programs-valgrind programs-fuzz
 .DELETE_ON_ERROR:
 
 all: deps-test
@@ -118,21 +120,24 @@ deps-build deps-test deps-ci: deps-%:
 
 # ---- examples: each is compiled by the command in its own first line ------------------------------------------------------------
 
+# EXAMPLE_FLAGS stand behind those of a command; never behind the demo's, which trains.
+compile_example = EXAMPLE_FLAGS='$(if $(filter $(DEMO),$<),,$(EXAMPLE_FLAGS))' tools/compile-example $< $@
+
 examples: $(EXAMPLES:%=$(BUILD)/examples/%)
 
 $(BUILD)/examples/%: examples/%.c insitubatch.h tools/compile-example
 	@mkdir -p $(@D)
-	@CC='$(CC)' tools/compile-example $< $@
+	@CC='$(CC)' $(compile_example)
 $(BUILD)/examples/%: examples/%.cpp examples/insitubatch.hpp insitubatch.h tools/compile-example
 	@mkdir -p $(@D)
-	@CXX='$(CXX)' CC='$(CC)' tools/compile-example $< $@
+	@CXX='$(CXX)' CC='$(CC)' $(compile_example)
 $(BUILD)/examples/%: examples/%.f90 examples/bindings/insitubatch.f90 insitubatch.h tools/compile-example
 	@mkdir -p $(@D)
-	@CC='$(CC)' tools/compile-example $< $@
+	@CC='$(CC)' $(compile_example)
 # Where the CUDA toolkit is: NVCC names its compiler, which is else looked for. No GPU is needed to build it, nor to run it.
 $(BUILD)/examples/%: examples/%.cu insitubatch.h tools/compile-example
 	@mkdir -p $(@D)
-	@NVCC='$(NVCC)' CXX='$(CXX)' CC='$(CC)' tools/compile-example $< $@
+	@NVCC='$(NVCC)' CXX='$(CXX)' CC='$(CC)' $(compile_example)
 
 demo: deps-build
 	@$(MAKE) --no-print-directory $(DEMO:examples/%.c=$(BUILD)/examples/%)
@@ -231,6 +236,7 @@ programs: $(BUILD)/insitu $(BUILD)/insitubatch.o $(BUILD)/inside.o $(TESTS:%=$(B
   $(BUILD)/probe_uring
 programs-asan: $(BUILD)/asan/inside.o $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
 programs-valgrind: $(VG_TESTS:%=$(BUILD)/%)
+programs-fuzz: $(FUZZ:%=$(BUILD)/%)
 programs-tsan: $(BUILD)/tsan/inside.o $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
 
 test: deps-test
@@ -293,7 +299,7 @@ test-random: deps-test
 AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores test_ops \
   test_opmath test_opmath_scalar
 test-aarch64: deps-ci
-	@FLAGS='$(filter-out -I%,$(TEST_FLAGS)) -O1 -DINSITU_NO_CURL' LIBS='$(filter-out -lcurl,$(TEST_LIBS))' \
+	@FLAGS='$(filter-out -I%,$(TEST_FLAGS)) -O1 -DINSITU_NO_CURL' LIBS='$(filter-out -lcurl,$(TEST_LIBS))' ALONE='$(ALONE_TESTS)' \
 	  tests/compile/aarch64.sh $(BUILD)/aarch64 $(AARCH64_TESTS)
 
 # Against the normative model, on random geometries; MODEL is order.py of the design, which the repository does not carry.
@@ -387,7 +393,7 @@ $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(BUILD)/fuzz/inside.o $(BUILD)/inside/fuzz
 	@mkdir -p $(@D)
 	clang -I$(BUILD)/inside/fuzz_$* $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/fuzz/inside.o $(LIBS)
 fuzz: deps-ci
-	@$(MAKE) --no-print-directory -j$(JOBS) $(FUZZ:%=$(BUILD)/%)
+	@$(MAKE) --no-print-directory -j$(JOBS) programs-fuzz
 	@tests/fuzz/fuzz_seeds.sh $(BUILD)/seeds
 	@for f in $(FUZZ); do mkdir -p $(BUILD)/corpus/$$f $(BUILD)/seeds/$$f && \
 	  { $(BUILD)/$$f $(FUZZ_FOR) -verbosity=0 -print_final_stats=1 -artifact_prefix=$(BUILD)/ \

@@ -2,7 +2,8 @@
 # Builds tests for aarch64 and runs them under qemu's user emulation, which has no io_uring: all IO goes over epoll. Needs no root
 # and installs nothing: the libraries' aarch64 packages are unpacked below FOLDER. Without the tools or the packages it says so and
 # skips.
-#   tests/compile/aarch64.sh FOLDER TEST...      FLAGS, LIBS: the compiler's
+#   tests/compile/aarch64.sh FOLDER TEST...      FLAGS, LIBS: the compiler's; ALONE: tests that are not linked with one object of
+#                                                the header (tests/support/inside.awk), but compile it
 set -u
 work=$1
 shift
@@ -39,15 +40,33 @@ if [ ! -d "$work/root" ]; then
 fi
 
 here=$(cd "$(dirname "$0")/../.." && pwd)
+support=$here/tests/support
+cross() { # OUT ARGUMENT...
+  out=$1
+  shift
+  # shellcheck disable=SC2086  # flags are a list
+  aarch64-linux-gnu-gcc "$@" -I"$here" -I"$here/tests" -I"$support" -isystem "$work/root/usr/include" ${FLAGS:-} -o "$out"
+}
+inside() { # MODE FILE...: what tests/support/inside.awk makes of them
+  mode=$1
+  shift
+  awk -v folder="$support/" -v mode="$mode" -f "$support/inside.awk" "$@"
+}
 programs=
+inside object "$here/insitubatch.h" >"$work/inside.c" &&
+  cross "$work/inside.o" -c -DINSITU_IMPLEMENTATION -Wno-maybe-uninitialized "$work/inside.c" || exit 1
 for name in "$@"; do
-  # Where others are linked with the implementation, it is compiled with the test.
-  whole=
-  grep -q 'define INSITU_IMPLEMENTATION' "$here"/tests/*/"$name.c" || whole=-DINSITU_IMPLEMENTATION
-  # shellcheck disable=SC2086  # flags and libraries are lists
-  aarch64-linux-gnu-gcc -I"$here" -I"$here/tests" -I"$here/tests/support" -isystem "$work/root/usr/include" \
-    ${FLAGS:-} $whole -o "$work/$name" "$here"/tests/*/"$name.c" \
-    -L"$work/root/$libs" -Wl,-rpath-link,"$work/root/$libs" ${LIBS:-} || exit 1
+  set -- "$here"/tests/*/"$name.c"
+  case " ${ALONE:-} " in
+    *" $name "*) ;;
+    *)
+      mkdir -p "$work/$name.inside"
+      inside header "$here/insitubatch.h" "$1" >"$work/$name.inside/insitubatch.h" || exit 1
+      set -- -I"$work/$name.inside" "$@" "$work/inside.o"
+      ;;
+  esac
+  # shellcheck disable=SC2086  # libraries are a list
+  cross "$work/$name" "$@" -L"$work/root/$libs" -Wl,-rpath-link,"$work/root/$libs" ${LIBS:-} || exit 1
   programs="$programs $work/$name"
 done
 export INSITU_IO=epoll TEST_EMULATED=1 TEST_TIMEOUT=600

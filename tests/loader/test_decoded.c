@@ -340,12 +340,14 @@ static void optima(void **state) {
       {.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 0.1},
       {.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 0.4},
       {.samples = 1600, .rows = 1, .block = 400, .world = 1, .share = 0.8},
-      {.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 1.5},
       {.samples = 3200, .rows = 4, .block = 8, .offset = 1, .world = 1, .share = 0.2},
+      {.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 1.5},
       {.samples = 3200, .rows = 2, .block = 100, .offset = 7, .world = 1, .share = 0.5},
       {.samples = 3200, .rows = 1, .block = 8, .world = 4, .share = 0.1},
       {.samples = 3200, .rows = 1, .block = 8, .world = 4, .share = 0.5}};
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) beside_optimum(&cases[i]);
+  /* Valgrind sees one with few chunks, one of two variables, one of several ranks. */
+  size_t step = getenv("TEST_VALGRIND") ? 3 : 1;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i += step) beside_optimum(&cases[i]);
 }
 
 /* ---- an iterator that pauses ---- */
