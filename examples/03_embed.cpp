@@ -1,7 +1,7 @@
 // cc -c -O2 -D_GNU_SOURCE -DINSITU_IMPLEMENTATION -x c insitubatch.h -o insitubatch.o && c++ -std=c++17 -O2 -I. examples/03_embed.cpp insitubatch.o -o 03_embed -luring -lcurl -llz4 -lzstd -lpthread
 // Use from C++17, through examples/insitubatch.hpp: the implementation is C, compiled once into an
-// object; C++ sees declarations only. Two iterators at once, a batch that outlives its loader, and a
-// checkpoint from which another loader goes on. Run: ./03_embed [ARCHIVE]
+// object; C++ sees declarations only. Two iterators at once, a batch that outlives its loader, and
+// a checkpoint from which another loader goes on. Run: ./03_embed [ARCHIVE]
 #include "insitubatch.hpp"
 #include <algorithm>
 #include <cstdio>

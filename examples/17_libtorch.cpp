@@ -2,8 +2,9 @@
 /* Needs <ATen/dlpack.h>: apt-get install libtorch-dev, then make test-libtorch */
 // Batches as libtorch's tensors, without a copy, through a dataset that torch::data loads from:
 // a small convolutional network learns next month's winds from this month's. The state to resume
-// from is saved with the dataset, as torch saves a model. Run: ./17_libtorch [ARCHIVE]. Exit status:
-// 0 if the network beats "nothing changes" on the months it was trained on, 1 if not, 2 on an error.
+// from is saved with the dataset, as torch saves a model. Run: ./17_libtorch [ARCHIVE]. Exit
+// status: 0 if the network beats "nothing changes" on the months it was trained on, 1 if not, 2 on
+// an error.
 // A libtorch from elsewhere: give its include and lib folders in place of the system's.
 #include "insitubatch.hpp"
 #include <ATen/DLConvertor.h>
@@ -12,8 +13,8 @@
 #include <torch/torch.h>
 #include <vector>
 
-// An epoch of an iterator as a torch dataset: each item is one batch, a tensor for each array in the
-// order of the desc's outputs. Tensors hold the batch's memory and give it back with their last
+// An epoch of an iterator as a torch dataset: each item is one batch, a tensor for each array in
+// the order of the desc's outputs. Tensors hold the batch's memory and give it back with their last
 // copy, so at most max_held batches can be alive. One loader thread: the library has its own.
 class Batches
     : public torch::data::datasets::StatefulDataset<Batches, std::vector<at::Tensor>, std::size_t> {

@@ -1,5 +1,5 @@
 /* Runs a command as containers do it: confine [OPTION...] -- COMMAND...
- *   --no-uring EPERM|ENOSYS   a seccomp filter answers so to io_uring_setup, as Docker's profile does
+ *   --no-uring EPERM|ENOSYS   a seccomp filter answers io_uring_setup so, as Docker's profile does
  *   --read-only               every mount is read-only, in a mount namespace of its own
  *   --shm BYTES               a /dev/shm of that size, in a mount namespace of its own
  *   --files N                 descriptors that may be open

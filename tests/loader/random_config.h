@@ -695,9 +695,8 @@ static inline void tell_case(FILE *f, const struct setup *s) {
   fprintf(f,
       "\n  assembly %d, prefetch_depth %d, max_inflight %d, decode_threads %d, memory_budget "
       "%" PRIu64
-      ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, cache_dir %s, cache_decoded %d, "
-      "option "
-      "%s\n",
+      ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, cache_dir %s, "
+      "cache_decoded %d, option %s\n",
       d->assembly, (int)d->prefetch_depth, (int)d->max_inflight, (int)d->decode_threads,
       d->memory_budget, d->io, d->inline_io, d->hold_epoch, d->check, d->on_absent_chunk,
       d->cache_dir ? d->cache_dir : "none", d->cache_decoded,
