@@ -551,6 +551,15 @@
  *   arrays with a codec around their shards or with chunks of several sizes, and virtual archives.
  *   What a chunk takes may be at most an eighth of cache_budget. Both caches may be used at once.
  *
+ *   desc.offline = 1 asks the store for nothing: metadata and chunks come from cache_dir alone, so
+ *   that a node without a network, or without the file system of the archive, goes on. What is
+ *   missing is an error (INSITU_E_IO) that names array and chunk; when an iterator is opened, the
+ *   log warns of how many chunks of its first epoch are missing, where they are kept decoded and
+ *   not in shards. `insitu warm` fills the directory ahead, with the configuration that reads it
+ *   later; of local archives with cache_decoded alone. Kept as they are stored, uncompressed chunks
+ *   of which batches show some rows are known by these rows: use cache_decoded, or warm with the
+ *   same order.
+ *
  *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
  *   opened, with values that do. While a loader opens, a fixed variable for a device also takes
  *   as many bytes of memory_budget as it has. Nothing is allocated once the rings are full, but for
@@ -1562,6 +1571,10 @@ typedef struct insitu_loader_desc {
   /* 1: cache_dir keeps chunks as they are decoded, those of local archives too; 0: as they are
    * stored. See CACHES in the manual */
   int32_t cache_decoded;
+  /* 1: nothing is asked of the store: metadata and chunks come from cache_dir alone. What is not
+   * there is an error (INSITU_E_IO), with on_bad_chunk = INSITU_FILL too. `insitu warm` fills
+   * cache_dir */
+  int32_t offline;
   /* Bytes of memory_budget that keep decoded chunks for later epochs (0): see CACHES in the manual.
    * insitu_plan.hit_rate tells what they are going to find */
   uint64_t cache_memory;
@@ -17709,6 +17722,7 @@ struct insitu__store {
       uint64_t offset, struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag,
       uint64_t *got, insitu_error *err);
   bool cached;   /* the cache may serve entries without asking the store */
+  bool offline;  /* only the cache is asked */
   bool any_etag; /* the store's servers do not agree on an object's ETag */
 };
 
@@ -18263,6 +18277,11 @@ static uint64_t insitu__store_retries(const struct insitu__store *s) {
 static insitu_status insitu__store_list_await(struct insitu__store *s, const char *prefix,
     insitu__store_emit_fn *emit, void *to, insitu_error *err) {
   insitu_status status = prefix[0] ? insitu__store_check_key(prefix, err) : INSITU_OK;
+  if (!status && s->offline && !s->base)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "store '%.400s': offline nothing tells what is there; name the arrays, or leave offline "
+        "out",
+        s->url);
   return status ? status : s->ops->list_await(s, prefix, emit, to, err);
 }
 
@@ -18562,6 +18581,7 @@ static insitu_status insitu__store_file_open(
   char text[128];
   struct stat info;
   int fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC), error = fd < 0 ? errno : 0;
+  if (s->offline) error = 0; /* nothing is read of it */
   if (error == ENOTDIR && stat(path, &info) == 0)
     return insitu__error_set(err, INSITU_E_NOT_ZARR,
         "store '%.800s': it is a file; give the directory that holds the archive", s->url);
@@ -20797,11 +20817,12 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  * An entry is trusted, and served without asking the server, once it is known to be what the server
  * has: since the loader was opened, some loader has read the object, or revalidated the entry. An
  * entry without an ETag, or with a weak or a very long one, cannot be revalidated; a run that finds
- * one reads the object anew. Absent objects are remembered in memory only, for as long as the
- * loader lives. A loader that knows an object serves no part of another version of it, by ETag,
- * Last-Modified or size; it may forget some objects where there are more than INSITU__DISK_KNOWN. A
- * body that only the end of its connection ended is not kept: it may have been cut off, and would
- * be served for ever.
+ * one reads the object anew. That an object is absent is remembered in memory for as long as the
+ * loader lives, and kept as an entry without bytes: offline, and where the archive never changes,
+ * nobody else can tell it from one that is only not in the cache. A loader that knows an object
+ * serves no part of another version of it, by ETag, Last-Modified or size; it may forget some
+ * objects where there are more than INSITU__DISK_KNOWN. A body that only the end of its connection
+ * ended is not kept: it may have been cut off, and would be served for ever.
  *
  * A decoded chunk is trusted by the same rules: its entry says of which version of the object it
  * was decoded. What has to be revalidated asks with the read of the stored chunk, which brings
@@ -20870,13 +20891,15 @@ enum {
   INSITU__DISK_AT_STAMP = offsetof(struct insitu__disk_header, confirmed),
   INSITU__DISK_STAMP = offsetof(struct insitu__disk_header, payload_crc) - INSITU__DISK_AT_STAMP
 };
-enum { INSITU__DISK_WEAK = 1, INSITU__DISK_SETTLED = 2 }; /* flags */
+enum { INSITU__DISK_WEAK = 1, INSITU__DISK_SETTLED = 2, INSITU__DISK_ABSENT = 4 }; /* flags */
 
 struct insitu__disk_desc {
   const char *dir, *name; /* name: of the store, without secrets; NULL: no memory for it */
   uint64_t budget;        /* bytes; 0: INSITU__DISK_BUDGET */
   bool never;    /* entries are served without asking the server: the archive never changes */
   bool any_etag; /* an object may have several ETags: changed ones are not noticed */
+  bool absences; /* that an object is not there is kept, too */
+  bool offline;  /* the server is not asked for anything */
   /* Told of the first trouble alone, on the reactor's thread; or NULL. */
   void (*log)(void *user, const char *line);
   void *user;
@@ -20941,6 +20964,7 @@ struct insitu__disk_read {
   int64_t at;         /* when the server was asked, ns since 1970; 0: it was not */
   int error;          /* of a job; -1: the entry does not fit the budget */
   bool found, intact; /* there is a file; its checksum is right */
+  bool parsed;        /* its header is right, and `entry` what it says */
   bool asks;          /* a decoded chunk: a read revalidates its entry */
   bool member;        /* it comes from a member of a zip file, whose reads tell no version */
   struct iovec own;   /* of a decoded chunk: what `to` points to */
@@ -21011,7 +21035,8 @@ static void insitu__disk_header(struct insitu__disk_header *h, const struct insi
       .etag_hash = e->version.etag,
       .modified = e->version.modified,
       .flags = (e->version.weak ? INSITU__DISK_WEAK : 0u) |
-               (e->version.settled ? INSITU__DISK_SETTLED : 0u)};
+               (e->version.settled ? INSITU__DISK_SETTLED : 0u) |
+               (e->version.absent ? INSITU__DISK_ABSENT : 0u)};
   memcpy(h->magic, INSITU__DISK_ENTRY, sizeof h->magic);
   memcpy(h->etag, e->etag, h->n_etag);
   memcpy(text, id->name, h->n_name);
@@ -21035,8 +21060,10 @@ static bool insitu__disk_parse(const struct insitu__disk_header *h, uint64_t n,
       h->n_name != name || h->n_key != key || memcmp(text, id->name, name) ||
       memcmp(text + name, id->key, key))
     return false;
-  if (h->payload != n - head || h->payload > id->asked || (id->form && h->payload != id->asked) ||
-      h->n_etag >= sizeof h->etag || h->flags > (INSITU__DISK_WEAK | INSITU__DISK_SETTLED))
+  bool absent = h->flags & INSITU__DISK_ABSENT;
+  if (absent ? h->payload : id->form && h->payload != id->asked) return false;
+  if (h->payload != n - head || h->payload > id->asked || h->n_etag >= sizeof h->etag ||
+      h->flags > (INSITU__DISK_WEAK | INSITU__DISK_SETTLED | INSITU__DISK_ABSENT))
     return false;
 
   memset(e, 0, sizeof *e);
@@ -21055,6 +21082,7 @@ static bool insitu__disk_parse(const struct insitu__disk_header *h, uint64_t n,
   e->version.modified = h->modified;
   e->version.weak = h->flags & INSITU__DISK_WEAK;
   e->version.settled = h->flags & INSITU__DISK_SETTLED;
+  e->version.absent = absent;
   bool stamped = h->stamp_crc == insitu__disk_stamp_crc(h);
   e->confirmed = stamped ? h->confirmed : INT64_MIN;
   e->used = stamped ? h->used : INT64_MIN;
@@ -21459,7 +21487,8 @@ static bool insitu__disk_load_await(struct insitu__disk_read *r) {
       d->reactor, d->dirfd, r->path, 0, r->iov, insitu__disk_vector(r, r->id.asked));
   r->found = n >= 0;
   if (n < 0 && n != -ENOENT) insitu__disk_trouble(d, "an entry cannot be read", (int)-n);
-  return n >= 0 && insitu__disk_parse(r->header, (uint64_t)n, &r->id, &r->entry);
+  r->parsed = n >= 0 && insitu__disk_parse(r->header, (uint64_t)n, &r->id, &r->entry);
+  return r->parsed;
 }
 
 /* The same; true if there is one, and it is intact. */
@@ -21476,7 +21505,8 @@ static bool insitu__disk_trusted(const struct insitu__disk_read *r, int64_t now)
   int known = insitu__disk_relation(r, &r->entry.version);
   return known == INSITU__HTTP_SAME ||
          (known == INSITU__HTTP_ALIKE &&
-             (d->desc.never || (r->entry.confirmed >= d->opened && r->entry.confirmed <= now)));
+             (d->desc.never || d->desc.offline ||
+                 (r->entry.confirmed >= d->opened && r->entry.confirmed <= now)));
 }
 
 /* Serves the entry, which is in the caller's buffers. */
@@ -21538,18 +21568,46 @@ static insitu_status insitu__disk_insert_await(struct insitu__disk_read *r,
   return INSITU_OK;
 }
 
-/* The server has no such object: removes the entry. INSITU_E_CHANGED: parts of the object were
- * served. */
+/* The server has no such object: keeps that, or removes the entry. INSITU_E_CHANGED: parts of the
+ * object were served. */
 static insitu_status insitu__disk_missing_await(struct insitu__disk_read *r, insitu_error *err) {
   struct insitu__disk *d = r->disk;
+  struct insitu__disk_entry *e = &r->entry;
   if (insitu__disk_relation(r, &insitu__disk_absence) == INSITU__HTTP_OTHER) {
     if (err) insitu__error_clear(err);
     return insitu__disk_changed(r, "was read before, and is not there any more", err);
   }
   insitu__disk_remember(r, &insitu__disk_absence);
   d->misses++;
-  if (r->found && !d->read_only) insitu__reactor_work_await(d->reactor, insitu__disk_remove_job, r);
+
+  bool kept = r->parsed && e->version.absent;
+  if (!d->desc.absences) {
+    if (r->found && !d->read_only)
+      insitu__reactor_work_await(d->reactor, insitu__disk_remove_job, r);
+    return INSITU_E_NOTFOUND;
+  }
+  if (!kept) memset(e, 0, sizeof *e);
+  e->version = insitu__disk_absence;
+  e->confirmed = e->used = r->at;
+  if (kept) insitu__disk_stamp_await(r);
+  else insitu__disk_write_await(r);
   return INSITU_E_NOTFOUND;
+}
+
+/* Tells that there is no such object, as is known. */
+static insitu_status insitu__disk_none(const struct insitu__disk_read *r, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_NOTFOUND,
+      "store '%.400s', object '%.400s': there was none when it was asked for; check the name",
+      r->id.name, r->id.key);
+}
+
+/* What is not in the cache is not asked for. */
+static insitu_status insitu__disk_offline(
+    const struct insitu__disk *d, const char *name, const char *key, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_IO,
+      "store '%.300s', object '%.300s': cache_dir '%.200s' does not have it, and offline asks the "
+      "store for nothing; fill the cache with `insitu warm`, or leave offline out",
+      name, key, d->dir);
 }
 
 /* Reads from the server, and keeps what it sends. etag: "", or that of the entry that was found,
@@ -21580,9 +21638,7 @@ static insitu_status insitu__disk_serve_await(struct insitu__disk_read *r,
     struct insitu__store *base, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err) {
   struct insitu__disk *d = r->disk;
   if (insitu__disk_relation(r, &insitu__disk_absence) == INSITU__HTTP_SAME)
-    return insitu__error_set(err, INSITU_E_NOTFOUND,
-        "store '%.400s', object '%.400s': there was none when it was asked for; check the name",
-        r->id.name, r->id.key);
+    return insitu__disk_none(r, err);
 
   if (tag->anew) { /* the entry is damaged, though just as the server sent it */
     if (!d->read_only) insitu__reactor_work_await(d->reactor, insitu__disk_remove_job, r);
@@ -21591,8 +21647,13 @@ static insitu_status insitu__disk_serve_await(struct insitu__disk_read *r,
 
   bool found = insitu__disk_find_await(r);
   int64_t now = insitu__disk_now();
-  if (found && insitu__disk_trusted(r, now)) return insitu__disk_hit_await(r, now, tag, got);
-  if (!found || !r->entry.etag[0]) return INSITU_TIMEOUT;
+  bool trusted = found && insitu__disk_trusted(r, now);
+  if (trusted && r->entry.version.absent) {
+    insitu__disk_remember(r, &insitu__disk_absence);
+    return insitu__disk_none(r, err);
+  }
+  if (trusted) return insitu__disk_hit_await(r, now, tag, got);
+  if (!found || !r->entry.etag[0] || d->desc.offline) return INSITU_TIMEOUT;
   return insitu__disk_fetch_await(r, base, r->entry.etag, tag, got, err);
 }
 
@@ -21657,11 +21718,13 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
   const char *name = base->front_name ? base->front_name : d->name;
   if (!tag->etag[0] && !tag->past_front)
     r = insitu__disk_read_begin(d, name, key, offset, iov, n_iov);
+  if (!r && d->desc.offline) return insitu__disk_offline(d, name, key, err);
   if (!r) return insitu__store_base_await(base, key, offset, iov, n_iov, tag, got, err);
 
   *got = 0;
   tag->cached = false;
   insitu_status status = insitu__disk_serve_await(r, base, tag, got, err);
+  if (status == INSITU_TIMEOUT && d->desc.offline) status = insitu__disk_offline(d, name, key, err);
   if (status == INSITU_TIMEOUT) status = insitu__disk_fetch_await(r, base, "", tag, got, err);
   insitu__disk_read_end(r);
   return status;
@@ -21669,8 +21732,20 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
 
 /* -- decoded chunks, for >>tile -- */
 
-/* Begins with a decoded chunk, whose place is the `bytes` bytes at `to`. s, key: where it is
- * stored; number, form: see struct insitu__disk_id. NULL: it is none for the cache. */
+/* The entry of a decoded chunk of `bytes` bytes. s, key: where it is stored; number, form: see
+ * struct insitu__disk_id. own: INSITU__MAX_KEY bytes, for its key. False: that is too long. */
+static bool insitu__disk_chunk_id(const struct insitu__store *s, const char *key, uint64_t number,
+    uint64_t form, uint64_t bytes, char *own, struct insitu__disk_id *id) {
+  int n = snprintf(own, INSITU__MAX_KEY, "%s%s", s->base ? s->base_prefix : "", key);
+  *id = (struct insitu__disk_id){.name = (s->base ? s->base : s)->front->name,
+      .key = own,
+      .offset = number,
+      .asked = bytes,
+      .form = form};
+  return n < INSITU__MAX_KEY;
+}
+
+/* Begins with that chunk, whose place is at `to`. NULL: it is none for the cache. */
 static struct insitu__disk_read *insitu__disk_chunk_begin(const struct insitu__store *s,
     const char *key, uint64_t number, uint64_t form, void *to, uint64_t bytes) {
   struct insitu__disk *d = (s->base ? s->base : s)->front;
@@ -21680,14 +21755,12 @@ static struct insitu__disk_read *insitu__disk_chunk_begin(const struct insitu__s
   if (!r) return NULL;
 
   char *own = (char *)r->header + insitu__disk_header_bytes(d->name, "") + INSITU__MAX_KEY;
-  int n = snprintf(own, INSITU__MAX_KEY, "%s%s", s->base ? s->base_prefix : "", key);
+  bool fits = insitu__disk_chunk_id(s, key, number, form, bytes, own, &r->id);
   r->own = iov;
   r->member = s->base;
   r->to = &r->own;
-  r->id = (struct insitu__disk_id){
-      .name = d->name, .key = own, .offset = number, .asked = bytes, .form = form};
   r->head = insitu__disk_header_bytes(d->name, own);
-  if (n >= INSITU__MAX_KEY) {
+  if (!fits) {
     insitu__disk_read_end(r);
     return NULL;
   }
@@ -21695,12 +21768,36 @@ static struct insitu__disk_read *insitu__disk_chunk_begin(const struct insitu__s
   return r;
 }
 
-/* Reads the entry to where the chunk goes; true if there is one for this chunk. Whether it is
- * intact is not known before insitu__disk_check_job. */
-static bool insitu__disk_chunk_find_await(struct insitu__disk_read *r) {
-  bool found = insitu__disk_load_await(r);
+/* Whether the cache has an entry of that chunk; whether it is right only reading tells. */
+static bool insitu__disk_chunk_is_there(const struct insitu__store *s, const char *key,
+    uint64_t number, uint64_t form, uint64_t bytes) {
+  char own[INSITU__MAX_KEY], path[INSITU__DISK_PATH];
+  struct insitu__disk_id id;
+  if (!insitu__disk_chunk_id(s, key, number, form, bytes, own, &id)) return false;
+  insitu__disk_path(&id, path);
+  return !faccessat((s->base ? s->base : s)->front->dirfd, path, F_OK, 0);
+}
+
+/* Reads the entry to where the chunk goes. INSITU_OK: there is one of what the store has; whether
+ * it is intact is not known before insitu__disk_check_job. INSITU_E_NOTFOUND: the store has no such
+ * object. INSITU_TIMEOUT: the store has to be asked. */
+static insitu_status insitu__disk_chunk_find_await(struct insitu__disk_read *r, insitu_error *err) {
+  if (!r->member && insitu__disk_relation(r, &insitu__disk_absence) == INSITU__HTTP_SAME)
+    return insitu__disk_none(r, err);
+
+  bool found = insitu__disk_load_await(r), absent = found && r->entry.version.absent;
   r->asks = found && r->entry.etag[0];
-  return found;
+  if (!found || !insitu__disk_trusted(r, insitu__disk_now())) return INSITU_TIMEOUT;
+  if (!absent) return INSITU_OK;
+  insitu__disk_remember(r, &insitu__disk_absence);
+  return insitu__disk_none(r, err);
+}
+
+/* The read of the stored chunk ended so: keeps that there is none. r may be NULL. */
+static insitu_status insitu__disk_chunk_failed_await(
+    struct insitu__disk_read *r, insitu_status status, insitu_error *err) {
+  if (status != INSITU_E_NOTFOUND || !r || r->member) return status;
+  return insitu__disk_missing_await(r, err);
 }
 
 /* The entry is not known to be what the store has. Lets the read of the stored chunk bring nothing
@@ -29569,6 +29666,7 @@ static insitu_status insitu__source_open_store(struct insitu__store *s,
   insitu__text_redact(desc->url, s->url, room);
   s->reactor = reactor;
   s->desc = desc;
+  s->offline = desc->offline;
 
   if (kind >= INSITU__TEXT_URL_HTTP)
     status = insitu__source_open_remote(s, kind - INSITU__TEXT_URL_HTTP, desc, err);
@@ -29595,6 +29693,7 @@ static insitu_status insitu__source_open_disk(
   if (base->ops->whole_name && base->ops->whole_name(base, &name)) desc->name = name.text;
   desc->never = base->cached;
   desc->any_etag = base->any_etag;
+  desc->absences = true;
   insitu_status status = insitu__disk_open(&x->disk, base->reactor, desc, err);
   insitu__text_buffer_free(&name);
   if (status < 0) return status;
@@ -29621,8 +29720,13 @@ static insitu_status insitu__source_open_await(struct insitu__source *x,
     struct insitu__reactor *reactor, const insitu_loader_desc *desc, struct insitu__disk_desc *disk,
     insitu_error *err) {
   insitu_status status = insitu__source_open_store(&x->store, reactor, desc, err);
-  if (!status && insitu__source_caches(desc, &x->store))
-    status = insitu__source_open_disk(x, disk, err);
+  bool caches = !status && insitu__source_caches(desc, &x->store);
+  if (caches) status = insitu__source_open_disk(x, disk, err);
+  if (!status && !caches && desc->offline)
+    status = insitu__error_set(err, INSITU_E_ARG,
+        "store '%.400s': offline reads from cache_dir alone, which has nothing of this archive: of "
+        "local ones it is used with cache_decoded; set that, or leave offline out",
+        x->store.url);
   return status ? status : insitu__group_open_await(&x->group, &x->store, err);
 }
 
@@ -41896,6 +42000,7 @@ static bool insitu__fetch_absent_raises(const insitu_loader *ld, bool nan) {
 static bool insitu__fetch_bad_fills(const insitu_loader *ld, insitu_status status) {
   if (status >= 0 || status == INSITU_E_NOMEM) return false;
   if (status == INSITU_E_NOTFOUND || status == INSITU_E_ABSENT) return false;
+  if (status == INSITU_E_IO && ld->config.offline) return false; /* cache_dir does not have it */
   return ld->config.on_bad_chunk == INSITU_FILL;
 }
 
@@ -44797,6 +44902,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD(cache_dir, TEXT, DESC, 0),
     INSITU__CONFIG_FIELD(cache_budget, U64, DEFAULT, 0),
     INSITU__CONFIG_FIELD(cache_decoded, FLAG, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(offline, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(cache_memory, U64, DEFAULT, 0),
     INSITU__CONFIG_FIELD_WORD(io, insitu__config_io_words, MACHINE, INSITU_IO_EPOLL),
     INSITU__CONFIG_FIELD(inline_io, FLAG, DEFAULT, 0),
@@ -45305,6 +45411,9 @@ static insitu_status insitu__config_check(const insitu_loader_desc *d, insitu_er
   if (d->cache_decoded && (!d->cache_dir || !*d->cache_dir))
     return insitu__error_set(err, INSITU_E_ARG,
         "open: cache_decoded says how cache_dir keeps chunks, and there is no cache_dir; name one");
+  if (d->offline && (!d->cache_dir || !*d->cache_dir))
+    return insitu__error_set(
+        err, INSITU_E_ARG, "open: offline reads from cache_dir alone, and there is none; name one");
 
   status = insitu__geometry_check(d, err);
   return status ? status : insitu__config_check_outputs(d, err);
@@ -47304,11 +47413,13 @@ static bool insitu__tile_disk_hit_await(struct insitu__loader_tile *t) {
   return t->disk->intact;
 }
 
-/* Looks for the chunk in cache_dir. True: its rows are in their places. */
-static bool insitu__tile_disk_find_await(struct insitu__loader_tile *t) {
-  struct insitu__disk_read *r = t->disk;
-  if (!r || t->anew || !insitu__disk_chunk_find_await(r)) return false;
-  return insitu__disk_trusted(r, insitu__disk_now()) && insitu__tile_disk_hit_await(t);
+/* Looks for the chunk in cache_dir. INSITU_OK: its rows are in their places; INSITU_E_NOTFOUND: it
+ * is absent; INSITU_TIMEOUT: the store has to be asked. */
+static insitu_status insitu__tile_disk_find_await(struct insitu__loader_tile *t) {
+  if (!t->disk || t->anew) return INSITU_TIMEOUT;
+  insitu_status status = insitu__disk_chunk_find_await(t->disk, &t->error);
+  if (!status && !insitu__tile_disk_hit_await(t)) return INSITU_TIMEOUT;
+  return status;
 }
 
 /* The rows of a raw chunk, or the chunk as its cell has it, are where they were read to. */
@@ -47334,7 +47445,9 @@ static insitu_status insitu__tile_fetch_await(
   insitu__loader_add(&ld->count.reads, 1);
   insitu_status status = insitu__tile_place_await(t, index, key, &offset, &stored);
   if (status) return status;
-  if (insitu__tile_disk_find_await(t)) return INSITU_OK;
+  status = insitu__tile_disk_find_await(t);
+  if (status != INSITU_TIMEOUT) return status;
+  status = INSITU_OK;
   bool inner = stored != UINT64_MAX;
   struct insitu__loader_aim aim = insitu__rows_aim(t, stored);
   if (!aim.direct && !t->cell) status = insitu__tile_parts_await(t, key, offset, stored, &done);
@@ -47364,7 +47477,7 @@ static insitu_status insitu__tile_fetch_await(
       insitu__fetch_bytes_await(ld, &a->zarr, key, offset, t->iov, aim.n, &tag, &t->got, &t->error);
   t->cached = tag.cached;
   if (inner && status == INSITU_E_NOTFOUND) status = insitu__cache_vanished(&t->error);
-  if (status) return status;
+  if (status) return insitu__disk_chunk_failed_await(t->disk, status, &t->error);
   if (t->disk && tag.unchanged) {
     t->anew = !insitu__tile_disk_hit_await(t);
     return t->anew ? insitu__tile_fetch_await(t, index, key) : INSITU_OK;
@@ -51159,8 +51272,11 @@ static void insitu__open_await(void *arg) {
   struct insitu__loader_call *o = arg;
   insitu_loader *ld = o->loader;
   insitu_loader_desc *c = &ld->config;
-  struct insitu__disk_desc disk = {
-      .dir = c->cache_dir, .budget = c->cache_budget, .log = insitu__open_disk_log, .user = ld};
+  struct insitu__disk_desc disk = {.dir = c->cache_dir,
+      .budget = c->cache_budget,
+      .offline = c->offline,
+      .log = insitu__open_disk_log,
+      .user = ld};
   insitu_status status = insitu__source_open_await(&ld->source, &ld->reactor, c, &disk, o->err);
   if (!status) c->url = ld->source.store.url; /* without credentials */
   if (!status) status = insitu__open_snapshot(ld, o->err);
@@ -53927,6 +54043,71 @@ static void insitu__public_iter_memory(void *arg) {
   if (!m->status) m->status = insitu__pass_iter_events(m->it, m->err);
 }
 
+/* Chunks that are looked for in cache_dir when an iterator is opened offline, at most: 2 us each.
+ */
+#define INSITU__PUBLIC_LOOKS (1u << 16)
+
+/* What an epoch shows of arrays' chunks, some more where variables have several steps, and what of
+ * these cache_dir does not have. */
+struct insitu__public_missing {
+  const insitu_iter *it;
+  const struct insitu__order *order;
+  uint64_t step; /* of chunks, every so many-th is looked for */
+  uint64_t shown, missing;
+  char first[400]; /* names the first that is missing */
+};
+
+/* Looks for the chunks of one array. */
+static void insitu__public_missing_in(struct insitu__public_missing *m, uint64_t number) {
+  const struct insitu__plan *p = &m->it->plan;
+  const struct insitu__geometry *g = p->shown;
+  const struct insitu__geometry_array *a = &g->arrays[number];
+  const struct insitu__zarr_array *z = &a->zarr;
+
+  for (uint64_t chunk = 0; chunk < a->chunks; chunk += m->step) {
+    struct insitu__decoded_uses uses = {.n = 1};
+    if (!a->n_patch) insitu__decoded_uses(&uses, p, m->order, a, chunk);
+    for (uint64_t f = 0; uses.n && (f = insitu__geometry_next(g, a, f)) != UINT64_MAX; f++) {
+      uint64_t index[INSITU__MAX_DIMS], object;
+      char key[INSITU__MAX_KEY];
+      insitu__geometry_place_of(a, chunk, f, index);
+      m->shown++;
+      if (insitu__fetch_key(z, index, &object, key, NULL)) continue;
+      if (insitu__disk_chunk_is_there(
+              &z->source->store, key, insitu__zarr_inner_of(z, index), z->form, a->chunk_bytes))
+        continue;
+      if (!m->missing++)
+        snprintf(m->first, sizeof m->first, "array %.150s, chunk %.200s", z->path, key);
+    }
+  }
+}
+
+/* Offline: warns of chunks that the iterator's first epoch shows and cache_dir does not have. That
+ * is not known of chunks that are kept as they are stored, nor of those in shards, which only the
+ * index of the shard tells from absent ones. */
+static void insitu__public_missing(const insitu_iter *it, uint64_t epoch) {
+  insitu_loader *ld = it->loader;
+  const struct insitu__geometry *g = it->plan.shown;
+  struct insitu__order order;
+  struct insitu__public_missing m = {.it = it, .order = &order};
+  double all = 0;
+
+  if (!ld->config.offline || insitu__plan_order(&it->plan, epoch, &order, NULL)) return;
+  for (uint64_t i = 0; i < g->n_arrays; i++)
+    all += (double)g->arrays[i].chunks * (double)g->arrays[i].n_fields;
+  m.step = 1 + (uint64_t)(all < 1e18 ? all / INSITU__PUBLIC_LOOKS : 1e18);
+  for (uint64_t i = 0; i < g->n_arrays; i++)
+    if (insitu__loader_keeps(ld, &g->arrays[i]) && !g->arrays[i].zarr.n_levels)
+      insitu__public_missing_in(&m, i);
+  insitu__order_free(&order);
+  if (m.missing)
+    insitu__report_log(ld, 1,
+        "split %s, offline: %sup to %" PRIu64 " of %" PRIu64 " chunks that epoch %" PRIu64
+        " shows are not in cache_dir (%s); fill it with `insitu warm`",
+        insitu__split_names[it->split], m.step > 1 ? "of those looked for, " : "", m.missing,
+        m.shown, epoch, m.first);
+}
+
 INSITU_DEF insitu_status insitu_iter_open(
     insitu_loader *ld, const insitu_iter_desc *desc, insitu_iter **out, insitu_error *err) {
   if (out) *out = NULL;
@@ -53977,6 +54158,7 @@ INSITU_DEF insitu_status insitu_iter_open(
   }
 
   insitu__report_dropped(it);
+  insitu__public_missing(it, desc->epoch);
   *out = it;
   return INSITU_OK;
 }

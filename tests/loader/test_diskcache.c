@@ -45,6 +45,11 @@ static const char *make_archive(const char *name, bool whole) {
     for (int d = 0; d < 3; d++) a->shard[d] = sharded ? 1 + support_below(3) : 0;
     support_make(root, a);
   }
+  char path[600];
+  const char *group =
+      format == 2 ? "{\"zarr_format\":2}" : "{\"zarr_format\":3,\"node_type\":\"group\"}";
+  snprintf(path, sizeof path, "%s/%s", root, format == 2 ? ".zgroup" : "zarr.json");
+  support_write(path, group, strlen(group));
   return root;
 }
 static insitu_stats stats_of(const insitu_loader *ld) {
@@ -339,6 +344,77 @@ static void forms(void **state) {
   support_remove(dir);
 }
 
+/* ---- offline ---- */
+
+static char warned[2000];
+static void note_warning(void *user, int32_t level, const char *line) {
+  (void)user, (void)level;
+  if (strstr(line, "offline")) snprintf(warned, sizeof warned, "%s", line);
+}
+/* Reads an epoch up to its end, or the first error, which goes to *err. */
+static insitu_status try_epoch(insitu_loader *ld, insitu_error *err) {
+  insitu_iter *it =
+      open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API, .order = INSITU_SHUFFLED});
+  insitu_batch *b;
+  insitu_status status;
+  memset(err, 0, sizeof *err);
+  while ((status = insitu_iter_next(it, 20000, &b, err)) == INSITU_OK) insitu_batch_release(&b);
+  insitu_iter_close(&it);
+  return status;
+}
+
+/* What one run has kept serves another without the archive, absent chunks too; what is missing is
+ * an error that names it, and is never filled. */
+static void offline(void **state) {
+  (void)state;
+  for (int round = 0; round < support_rounds(8); round++) {
+    const char *root = make_archive("offline", false), *dir = support_path("offline_cache"),
+               *away = support_path("away");
+    insitu_loader_desc d = desc_of(root, NULL);
+    insitu_stats st;
+    insitu_error err;
+    uint64_t want = run(&d, 1, &st);
+    d = desc_of(root, dir);
+    assert_true(run(&d, 1, &st) == want);
+    d.offline = 1;
+    d.log = note_warning;
+    d.log_level = INSITU_LOG_WARN;
+    warned[0] = 0;
+    if (round % 2) assert_int_equal(rename(root, away), 0);
+    if (run(&d, 1, &st) != want) fail_msg("round %d: other bytes offline", round);
+    d.url = support_path("offline_cache/../offline/."); /* another text for the same place */
+    assert_true(run(&d, 1, &st) == want);
+
+    list_files(dir); /* all chunks go: what is left are metadata and indexes of shards */
+    int gone = 0;
+    for (int i = 0; i < n_files; i++) {
+      size_t n;
+      unsigned char *bytes = read_file(files[i], &n);
+      if (!memmem(bytes, n, "zarr.json", 9) && !memmem(bytes, n, ".z", 2) && n > 250 &&
+          support_below(2))
+        gone += !unlink(files[i]);
+      free(bytes);
+    }
+    d.on_bad_chunk = round % 3 ? INSITU_FILL : INSITU_RAISE;
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_status status = try_epoch(ld, &err);
+    if (gone) {
+      if (status != INSITU_E_IO || !strstr(err.message, "insitu warm") ||
+          !strstr(err.message, "chunk "))
+        fail_msg("round %d, %d gone: %s %s", round, gone, insitu_status_name(status), err.message);
+    }
+    if (gone && !t.shard[0] && !s.shard[0]) assert_non_null(strstr(warned, "insitu warm"));
+    assert_int_equal(stats_of(ld).bad_chunks, 0);
+    insitu_loader_close(&ld);
+
+    support_remove(dir);
+    refuse_or_fail(&d, INSITU_E_IO, "insitu warm");
+    support_remove(root);
+    support_remove(away);
+    support_remove(dir);
+  }
+}
+
 /* ---- what is refused ---- */
 
 static void refused(void **state) {
@@ -347,7 +423,13 @@ static void refused(void **state) {
   insitu_loader_desc d = desc_of(root, NULL);
   d.cache_decoded = 1;
   refuse_or_fail(&d, INSITU_E_ARG, "there is no cache_dir");
+  d.cache_decoded = 0;
+  d.offline = 1;
+  refuse_or_fail(&d, INSITU_E_ARG, "there is none; name one");
   d.cache_dir = dir;
+  refuse_or_fail(&d, INSITU_E_ARG, "of local ones it is used with cache_decoded");
+  d.offline = 0;
+  d.cache_decoded = 1;
   d.cache_budget = 20000;
   refuse_or_fail(&d, INSITU_E_BUDGET, "keeps no chunk of any array");
   support_remove(root);
@@ -360,6 +442,7 @@ int main(void) {
       cmocka_unit_test(damaged),
       cmocka_unit_test(runs),
       cmocka_unit_test(forms),
+      cmocka_unit_test(offline),
       cmocka_unit_test(refused),
   };
   return cmocka_run_group_tests_name("diskcache", tests, support_setup, support_teardown);

@@ -51,6 +51,7 @@ enum config_kind {
   X(cache_dir, "cache-dir", TEXT, NULL, "DIR", "keeps what a remote store sent")                   \
   X(cache_budget, "cache-budget", U64, NULL, "BYTES", "that it may hold (16Gi)")                   \
   X(cache_decoded, "cache-decoded", FLAG, NULL, NULL, "cache-dir keeps chunks decoded")            \
+  X(offline, "offline", FLAG, NULL, NULL, "from cache-dir alone: the store is not asked")          \
   X(cache_memory, "cache-memory", U64, NULL, "BYTES", "keep decoded chunks for later epochs (0)")  \
   X(io, "io", WORD, insitu__config_io_words, "uring|epoll", "backend (the best that works)")       \
   X(inline_io, "inline-io", FLAG, NULL, NULL, "no threads: all work within next")                  \
