@@ -390,7 +390,8 @@ static void offline(void **state) {
     for (int i = 0; i < n_files; i++) {
       size_t n;
       unsigned char *bytes = read_file(files[i], &n);
-      if (!memmem(bytes, n, "zarr.json", 9) && !memmem(bytes, n, ".z", 2) && n > 250 &&
+      if (!memmem(bytes, n, "zarr.json", 9) && !memmem(bytes, n, ".z", 2) &&
+          !memmem(bytes, n, "offlinere", 9) /* repo, refs: of Icechunk */ && n > 250 &&
           support_below(2))
         gone += !unlink(files[i]);
       free(bytes);
