@@ -14,6 +14,7 @@
 #include "insitu/scan.h"
 #include "insitu/prove.h"
 #include "insitu/cat.h"
+#include "insitu/peek.h"
 #include "insitu/bench.h"
 #include "insitu/sweep.h"
 #include "insitu/bench_report.h"
@@ -30,6 +31,7 @@ static const struct tool_command *const tool_commands[] = {
     &info_command,
     &plan_command,
     &cat_command,
+    &peek_command,
     &verify_command,
     &scan_command,
     &prove_command,

@@ -432,7 +432,9 @@ static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int pre
 }
 /* Batch I of epoch E, reading no batch before it but what is prefetched while the iterator opens.
  */
-static int cat_run_batch(const char *url, int precision) {
+/* Gives the batch that --batch names to `show`, whose exit code it returns. */
+static int cat_run_batch(const char *url,
+    int (*show)(const insitu_batch *b, const insitu_iter *it, int precision), int precision) {
   struct config c;
   insitu_error err = {0};
   insitu_loader *ld = NULL;
@@ -463,7 +465,7 @@ static int cat_run_batch(const char *url, int precision) {
     insitu__pass_state(it, epoch, index, &state);
     if (index) status = insitu_iter_restore(it, &state, &err);
     if (status == INSITU_OK) status = insitu_iter_next(it, INSITU_FOREVER, &b, &err);
-    if (status == INSITU_OK) code = cat_print_batch(b, it, precision);
+    if (status == INSITU_OK) code = show(b, it, precision);
     insitu_batch_release(&b);
   }
   if (status < 0) code = tool_fail_error(&err);
@@ -554,18 +556,9 @@ static int cat_strings(const insitu_strings *s, const char *url, bool bytes) {
   while (j.depth) tool_json_end(&j);
   return TOOL_OK;
 }
-static int cat_run_region(const char *url, const char *path, int precision) {
+/* Reads the region that the options name, as cat_read. */
+static int cat_read_region(const char *url, const char *path, struct cat_data *d) {
   struct config c = {0}; /* keeps the slices */
-  insitu_strings *strings = NULL;
-  if (!config_slice && !config_select && !config_dtype) {
-    bool bytes;
-    int text = cat_read_strings(url, path, &strings, &bytes);
-    if (strings) text = cat_strings(strings, url, bytes);
-    bool done = text || strings;
-    insitu_strings_free(&strings);
-    if (done) return text;
-  }
-  struct cat_data d = {0};
   insitu_variable v = {.label = path, .path = path, .select = config_select};
   if (config_slice && !(v.slices = config_parse_slices(&c, config_slice, &v.n_slices))) {
     config_free(&c);
@@ -579,7 +572,22 @@ static int cat_run_region(const char *url, const char *path, int precision) {
     config_free(&c);
     return tool_usage_error("--decode %s: give cf", config_decode);
   }
-  int code = cat_read(url, &v, &d);
+  int code = cat_read(url, &v, d);
+  config_free(&c);
+  return code;
+}
+static int cat_run_region(const char *url, const char *path, int precision) {
+  insitu_strings *strings = NULL;
+  if (!config_slice && !config_select && !config_dtype) {
+    bool bytes;
+    int text = cat_read_strings(url, path, &strings, &bytes);
+    if (strings) text = cat_strings(strings, url, bytes);
+    bool done = text || strings;
+    insitu_strings_free(&strings);
+    if (done) return text;
+  }
+  struct cat_data d = {0};
+  int code = cat_read_region(url, path, &d);
   if (code == TOOL_OK && cat_array_path) cat_print_summary(&d, url);
   else if (code == TOOL_OK && cat_wants_npy()) code = cat_write_npy(&d, cat_out);
   else if (code == TOOL_OK && tool_json) {
@@ -589,7 +597,6 @@ static int cat_run_region(const char *url, const char *path, int precision) {
     tool_json_end(&j);
   } else if (code == TOOL_OK) cat_print(&d, precision);
   insitu__mem_free((void *)(uintptr_t)d.bytes);
-  config_free(&c);
   return code;
 }
 static int cat_run(int argc, char **argv) {
@@ -597,7 +604,7 @@ static int cat_run(int argc, char **argv) {
   if (!cat_parse_precision(&precision)) return TOOL_USAGE;
   if (cat_batch)
     return argc > 1 ? tool_usage_error("--batch takes no path: use --var")
-                    : cat_run_batch(argc ? argv[0] : NULL, precision);
+                    : cat_run_batch(argc ? argv[0] : NULL, cat_print_batch, precision);
   if (cat_array_path)
     return argc ? tool_usage_error("--array_path takes no other path")
                 : cat_run_region(cat_array_path, "", precision);

@@ -22,6 +22,8 @@ struct plan {
   bool refused; /* some split that was asked for does not fit memory_budget */
 };
 
+static const char *plan_page, *plan_marks; /* --html, --marks */
+
 static uint64_t plan_memory(const insitu_plan *p) { /* of one iterator and the loader */
   return p->slabs * p->slab_bytes + p->table_bytes + p->fixed_bytes + p->inflight_bytes +
          p->cache_bytes;
@@ -400,6 +402,8 @@ static void plan_cost(const struct plan *p, int split, struct plan_cost *c) {
     c->status = insitu_loader_quality(p->loader, &d, &c->quality, &c->err);
 }
 
+#include "plan_html.h"
+
 static int plan_run(int argc, char **argv) {
   static struct plan p;
   insitu_error err = {0};
@@ -420,7 +424,11 @@ static int plan_run(int argc, char **argv) {
     insitu__config_notes(p.loader, plan_note, &p);
     if (p.refused) code = TOOL_REFUSED;
     if (tool_json) plan_print_json(&p);
-    else if (any) plan_print(&p);
+    else if (any && !plan_page) plan_print(&p);
+    if (any && plan_page) {
+      int wrote = html_write(&p, plan_page, plan_marks);
+      code = wrote ? wrote : code;
+    }
     if (!any)
       code = tool_json ? TOOL_FAILED
                        : tool_fail_error(&p.cost[p.only < 0 ? INSITU_TRAIN : p.only].err);
@@ -430,7 +438,12 @@ static int plan_run(int argc, char **argv) {
   return code;
 }
 
-static const struct tool_option plan_options[] = {CONFIG_OPTIONS};
+static const struct tool_option plan_options[] = {
+    {"html", 0, "FILE", "write a page with pictures: order, mixing, reads, memory, samples",
+        &plan_page},
+    {"marks", 0, "FILE",
+        "with --html: mark its samples; of insitu verify --registry or insitu scan", &plan_marks},
+    CONFIG_OPTIONS};
 static const struct tool_command plan_command = {.name = "plan",
     .arguments = "URL | --config FILE [options]",
     .summary = "what an epoch would cost: samples, reads, memory, mixing",
@@ -457,7 +470,8 @@ static const struct tool_command plan_command = {.name = "plan",
                         "  insitu plan t.zarr\n"
                         "  insitu plan t.zarr --var x=t,y=t@1 --batch-size 16 --block-chunks 256\n"
                         "  insitu plan t.zarr --var history=t@-3:1,future=t@6/12/24\n"
-                        "  insitu plan --config train.json --world 8 --json\n",
+                        "  insitu plan --config train.json --world 8 --json\n"
+                        "  insitu plan t.zarr --split train --html plan.html\n",
     .options = plan_options,
     .n_options = TOOL_COUNT(plan_options),
     .run = plan_run};
