@@ -41,7 +41,7 @@
  *    3 selection, maps, drops   8 my job is slow            13 devices
  *    4 sample axes, patches     9 threads                   14 configuration
  *    5 ranks and rows          10 errors                    15 JSON, other languages
- *   16 contents
+ *   16 releases                17 contents
  *
  * ---- 1. WORDS ----
  *
@@ -1094,7 +1094,28 @@
  *   back but those that the desc names, on the loader's threads. insitu_batch_dlpack hands arrays
  *   to what takes DLPack.
  *
- * ---- 16. CONTENTS ----
+ * ---- 16. RELEASES ----
+ *
+ *   INSITU_VERSION is the release, INSITU_API the layout of the structs. From 0.1 on this holds:
+ *
+ *   order      A desc with unit_chunks, block_chunks and lanes, and the same archive, give the same
+ *              order in every release and on every machine (order_version 1). Defaults may change
+ *              with the second number of the release. "pin" in insitu_loader_describe has the
+ *              values that keep today's.
+ *   state      Every later release reads it. So it is with manifests, files of insitu_scan,
+ *              receipts and indexes.
+ *   layouts    Structs change with INSITU_API alone. Within one INSITU_API functions and constants
+ *              may be added.
+ *   values     What a batch shows of an archive changes only where it was wrong, and the list below
+ *              says so.
+ *   texts      Messages, log lines and what the command prints may change. Keys of JSON may be
+ *              added, and do not change their meaning.
+ *   caches     Another release may find nothing in cache_dir, and never wrong bytes.
+ *
+ *   Changes:
+ *   0.1.0      the first release
+ *
+ * ---- 17. CONTENTS ----
  *
  *   Part A, declarations: C11 and C++, needs no macro and no other header.
  *   Part B, implementation, each section below the ones it uses:
