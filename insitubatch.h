@@ -24919,6 +24919,7 @@ static insitu_status insitu__refstore_open(
  *   path/zarr.json            bytes of the snapshot, which stays in memory
  *   path/c/i/j, native        an extent of chunks/ID
  *               inline        bytes of the manifest, which is pinned until they were copied
+ *               virtual       an extent of another store's object: see >>virtual
  *               in no manifest, or not listed there: there is no such chunk
  *
  * Each of these files has a head of 39 bytes and a FlatBuffer, mostly compressed by zstd. Of a
@@ -25339,6 +25340,145 @@ static insitu_status insitu__icechunk_repo_online(
   return insitu__error_set(err, INSITU_E_UNSUPPORTED,
       "its owner has put the repository offline (%.*s); ask for it, or open another copy",
       (int)insitu__base_min(why.n, 200), why.present ? (const char *)b->p + why.at : "");
+}
+
+/* -- repo: the configuration, a FlexBuffer -- */
+
+/* A value of a FlexBuffer (flexbuffers of google/flatbuffers): what stands at `at`, `width` bytes
+ * wide, of the type in the upper six bits of `packed`; the lower two tell the width of what it
+ * leads to. packed 0: there is none, or it is damaged. */
+struct insitu__icechunk_flex {
+  const unsigned char *p;
+  uint64_t n, at;
+  unsigned width, packed;
+};
+enum { INSITU__ICECHUNK_KEY = 4, INSITU__ICECHUNK_STRING = 5, INSITU__ICECHUNK_MAP = 9 };
+
+/* The number of 1, 2, 4 or 8 bytes at a place; UINT64_MAX: it is outside. */
+static uint64_t insitu__icechunk_flex_number(
+    const struct insitu__icechunk_flex *f, uint64_t at, unsigned width) {
+  uint64_t v = 0;
+  if (at > f->n || f->n - at < width) return UINT64_MAX;
+  memcpy(&v, f->p + at, width);
+  return v;
+}
+
+/* Where a value leads; UINT64_MAX: nowhere. */
+static uint64_t insitu__icechunk_flex_target(const struct insitu__icechunk_flex *f) {
+  uint64_t back = insitu__icechunk_flex_number(f, f->at, f->width);
+  return back && back <= f->at ? f->at - back : UINT64_MAX;
+}
+
+static struct insitu__icechunk_flex insitu__icechunk_flex_root(const unsigned char *p, uint64_t n) {
+  struct insitu__icechunk_flex f = {.p = p, .n = n};
+  if (n < 3 || p[n - 1] > 8 || !p[n - 1] || n - 2 < p[n - 1]) return f;
+  f.width = p[n - 1];
+  f.packed = p[n - 2];
+  f.at = n - 2 - f.width;
+  return f;
+}
+
+/* A text's bytes; NULL: it is none. */
+static const char *insitu__icechunk_flex_text(const struct insitu__icechunk_flex *f, uint64_t *n) {
+  uint64_t at = insitu__icechunk_flex_target(f), width = UINT64_C(1) << (f->packed & 3);
+  if (f->packed >> 2 != INSITU__ICECHUNK_STRING || at == UINT64_MAX || at < width) return NULL;
+  *n = insitu__icechunk_flex_number(f, at - width, (unsigned)width);
+  return *n <= f->n - at ? (const char *)f->p + at : NULL;
+}
+
+/* The entries of a map; 0: it is none, or damaged. *at: where its values are, the types behind
+ * them; *keys: where its keys are, *wide bytes each. */
+static uint64_t insitu__icechunk_flex_map(const struct insitu__icechunk_flex *f, uint64_t *at,
+    struct insitu__icechunk_flex *keys, unsigned *wide) {
+  uint64_t width = UINT64_C(1) << (f->packed & 3);
+  *at = insitu__icechunk_flex_target(f);
+  if (f->packed >> 2 != INSITU__ICECHUNK_MAP || *at == UINT64_MAX || *at < 3 * width) return 0;
+  uint64_t n = insitu__icechunk_flex_number(f, *at - width, (unsigned)width);
+  *keys = *f;
+  keys->at = *at - 3 * width;
+  keys->width = (unsigned)width;
+  keys->at = insitu__icechunk_flex_target(keys);
+  *wide = (unsigned)insitu__icechunk_flex_number(f, *at - 2 * width, (unsigned)width);
+  bool ok = *wide == 1 || *wide == 2 || *wide == 4 || *wide == 8;
+  ok = ok && keys->at != UINT64_MAX && n <= (f->n - *at) / (width + 1);
+  return ok && n <= (f->n - keys->at) / *wide ? n : 0;
+}
+
+/* Value number i of a map of n; *key: its name, or NULL. */
+static struct insitu__icechunk_flex insitu__icechunk_flex_entry(
+    const struct insitu__icechunk_flex *f, uint64_t at, uint64_t n,
+    const struct insitu__icechunk_flex *keys, unsigned wide, uint64_t i, const char **key) {
+  struct insitu__icechunk_flex v = *f, k = *keys;
+  v.width = 1u << (f->packed & 3);
+  v.packed = f->p[at + n * v.width + i];
+  v.at = at + i * v.width;
+  k.at += i * wide;
+  k.width = wide;
+  uint64_t name = insitu__icechunk_flex_target(&k);
+  bool ok = name != UINT64_MAX && memchr(f->p + name, 0, f->n - name);
+  *key = ok ? (const char *)f->p + name : NULL;
+  return v;
+}
+
+/* The value of a map under a key; its packed is 0 where there is none. */
+static struct insitu__icechunk_flex insitu__icechunk_flex_get(
+    const struct insitu__icechunk_flex *f, const char *key) {
+  struct insitu__icechunk_flex keys;
+  uint64_t at;
+  unsigned wide;
+  uint64_t n = insitu__icechunk_flex_map(f, &at, &keys, &wide);
+  for (uint64_t i = 0; i < n; i++) {
+    const char *name;
+    struct insitu__icechunk_flex v = insitu__icechunk_flex_entry(f, at, n, &keys, wide, i, &name);
+    if (name && !strcmp(name, key)) return v;
+  }
+  return (struct insitu__icechunk_flex){.p = f->p};
+}
+
+/* A container of virtual chunks that has a name: vcc://name/ stands for its prefix. */
+struct insitu__icechunk_container {
+  char *name, *prefix;
+};
+
+static void insitu__icechunk_containers_free(struct insitu__icechunk_container **all) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(*all); i++) {
+    insitu__mem_free((*all)[i].name);
+    insitu__mem_free((*all)[i].prefix);
+  }
+  INSITU__ARRAY_FREE(*all);
+}
+
+/* Collects the named containers of a repo file. What is damaged there has no names: a chunk that
+ * needs one is refused then. False: no memory. */
+static bool insitu__icechunk_containers(
+    struct insitu__icechunk_buffer *b, struct insitu__icechunk_container **all) {
+  struct insitu__icechunk_buffer apart = *b;
+  struct insitu__icechunk_table root = insitu__icechunk_root(&apart);
+  struct insitu__icechunk_vector config = insitu__icechunk_vector(&root, 9, 1);
+  struct insitu__icechunk_flex top, list, keys;
+  uint64_t at, n_name, n_prefix;
+  unsigned wide;
+  if (!config.present) return true;
+  top = insitu__icechunk_flex_root(b->p + config.at, config.n);
+  list = insitu__icechunk_flex_get(&top, "virtual_chunk_containers");
+  uint64_t n = insitu__icechunk_flex_map(&list, &at, &keys, &wide);
+  for (uint64_t i = 0; i < insitu__base_min(n, INSITU__MAX_PLACES); i++) {
+    const char *key;
+    struct insitu__icechunk_flex one =
+        insitu__icechunk_flex_entry(&list, at, n, &keys, wide, i, &key);
+    struct insitu__icechunk_flex name = insitu__icechunk_flex_get(&one, "name");
+    struct insitu__icechunk_flex prefix = insitu__icechunk_flex_get(&one, "url_prefix");
+    const char *text = insitu__icechunk_flex_text(&name, &n_name);
+    const char *url = insitu__icechunk_flex_text(&prefix, &n_prefix);
+    if (!text || !url || n_prefix >= INSITU__MAX_KEY || n_name >= INSITU__MAX_KEY) continue;
+    struct insitu__icechunk_container c = {
+        insitu__mem_text(text, n_name), insitu__mem_text(url, n_prefix)};
+    if (c.name && c.prefix && INSITU__ARRAY_PUSH(*all, c)) continue;
+    insitu__mem_free(c.name);
+    insitu__mem_free(c.prefix);
+    return false;
+  }
+  return true;
 }
 
 /* The snapshot of a ref.json (version 1): {"snapshot": "ID"}. */
@@ -26090,6 +26230,7 @@ struct insitu__icechunk {
   struct insitu__icechunk_file file;     /* the snapshot's, decoded: metadata lies in it */
   struct insitu__icechunk_tree tree;
 
+  struct insitu__icechunk_container *container; /* array */
   /* The stores that virtual chunks lie in. All zero: there is none, of a repository in memory or in
    * a zip file. */
   struct insitu__virtual pool;
@@ -26376,13 +26517,36 @@ static insitu_status insitu__icechunk_find(const struct insitu__store *s, const 
   return *entry ? INSITU_OK : INSITU_E_NOTFOUND;
 }
 
+/* The url of a location: of vcc://name/path the path below the prefix of the repository's
+ * container of that name, written to the INSITU__MAX_KEY bytes at `room`. */
+static const char *insitu__icechunk_url(
+    const struct insitu__icechunk *ic, const char *location, char *room, insitu_error *err) {
+  if (strncmp(location, "vcc://", 6)) return location;
+  const char *name = location + 6;
+  uint64_t n = strcspn(name, "/");
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(ic->container); i++) {
+    const struct insitu__icechunk_container *c = &ic->container[i];
+    if (strncmp(c->name, name, n) || c->name[n]) continue;
+    int length = snprintf(room, INSITU__MAX_KEY, "%s%s", c->prefix, name + n + (name[n] == '/'));
+    if (length >= 0 && length < INSITU__MAX_KEY) return room;
+  }
+  insitu__error_set(err, INSITU_E_UNSUPPORTED,
+      "it lies at '%.300s', and the repository's configuration has no container of that name with "
+      "a prefix; let Icechunk save the configuration that has it (Repository.save_config), or "
+      "write urls as locations",
+      location);
+  return NULL;
+}
+
 /* Resolves a virtual chunk. now: on any thread, by stores that are open; any error means that the
  * reactor thread is to do it. */
 static insitu_status insitu__icechunk_virtual(struct insitu__icechunk *ic,
     const struct insitu__icechunk_manifest *m, const struct insitu__icechunk_chunk *c, bool now,
     struct insitu__store_extent *x, insitu_error *err) {
   const struct insitu__icechunk_target *t = &m->target[insitu__base_load32(c->id)];
-  const char *url = m->text.text + t->url;
+  char made[INSITU__MAX_KEY];
+  const char *url = insitu__icechunk_url(ic, m->text.text + t->url, made, err);
+  if (!url) return INSITU_E_UNSUPPORTED;
   x->pin = insitu__virtual_no_pin;
   if (t->etag != UINT64_MAX) {
     const char *etag = m->text.text + t->etag;
@@ -26484,6 +26648,7 @@ static void insitu__icechunk_close(struct insitu__store *s) {
   insitu__virtual_close(&ic->pool); /* its stores use the connections of the base store */
   insitu__store_close(&ic->base);
   pthread_mutex_destroy(&ic->lock);
+  insitu__icechunk_containers_free(&ic->container);
   insitu__mem_free(ic->ref);
   insitu__mem_free(ic);
 }
@@ -26529,6 +26694,7 @@ struct insitu__icechunk_opening {
   unsigned char id[INSITU__ICECHUNK_ID];
   struct insitu__icechunk_file file; /* repo, then the snapshot */
   struct insitu__icechunk_tree tree;
+  struct insitu__icechunk_container *container; /* array */
   bool none;            /* there is no repository */
   insitu_status status; /* of the job */
   insitu_error *err;
@@ -26566,6 +26732,8 @@ static void insitu__icechunk_repo_job(void *arg, unsigned worker) {
   o->status = insitu__icechunk_file_open(
       &o->file, INSITU__ICECHUNK_REPO, INSITU__MAX_REPO, "INSITU__MAX_REPO", o->err);
   if (!o->status) o->status = insitu__icechunk_repo_online(&o->file.b, o->err);
+  if (!o->status && !insitu__icechunk_containers(&o->file.b, &o->container))
+    o->status = insitu__icechunk_no_memory(o->err);
   if (o->status || o->by == INSITU__ICECHUNK_BY_ID) return;
   o->status = insitu__icechunk_repo_find(
       &o->file.b, o->by == INSITU__ICECHUNK_BY_TAG, o->ref, o->id, o->err);
@@ -26691,6 +26859,8 @@ static bool insitu__icechunk_wrap(struct insitu__store *s, struct insitu__icechu
   ic->version = (unsigned char)o->file.text[36];
   ic->file = o->file;
   ic->tree = o->tree;
+  ic->container = o->container;
+  o->container = NULL;
   memcpy(ic->id, o->id, sizeof ic->id);
   insitu__icechunk_id_text(ic->id, ic->name);
   ic->limit =
@@ -26806,6 +26976,7 @@ static insitu_status insitu__icechunk_open_await(
   if (!status && !o.none) status = insitu__icechunk_snapshot_await(s, &o, err);
   insitu__icechunk_tree_free(&o.tree);
   insitu__icechunk_file_free(&o.file);
+  insitu__icechunk_containers_free(&o.container);
   return status;
 }
 

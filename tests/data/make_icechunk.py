@@ -10,6 +10,7 @@ Ids are random, so that a new run gives other names. What is in them:
     branch dev    from v1: t2m[0:2] = -1
     branch bare   the first snapshot of all, which has no nodes
 """
+import datetime
 import os
 import shutil
 import sys
@@ -54,9 +55,11 @@ def fill(store):
     i, j, k = np.ogrid[:24, :8, :8]
     wind[:] = (100 * i + 8 * j + k).astype("i2")
 
-    # Chunk number n is the 8 bytes from 8 n on of a file that holds 0, 1, ... as 16-bit numbers; every third without
-    # a checksum, with an ETag, and with a time.
+    # Chunk number n is the 8 bytes from 8 n on of a file that holds 0, 1, ... as 16-bit numbers; of `many`, of another
+    # file each, of that content. Those of `stale` are older than any file can be.
     root.create_array("virtual", shape=(80,), chunks=(4,), dtype="i2", compressors=None, filters=None)
+    root.create_array("stale", shape=(4,), chunks=(4,), dtype="i2", compressors=None, filters=None)
+    root.create_array("many", shape=(400,), chunks=(4,), dtype="i2", compressors=None, filters=None)
     return root
 
 
@@ -71,7 +74,14 @@ def main():
     fill(session.store)
     name = ["vcc://data/", VIRTUAL][version == 1]
     for n in range(20):
-        session.store.set_virtual_ref(f"virtual/c/{n}", (VIRTUAL if n < 10 else name) + "numbers.bin", offset=8 * n, length=8)
+        later = datetime.datetime(2060, 1, 1, tzinfo=datetime.timezone.utc) if n % 2 else None
+        session.store.set_virtual_ref(
+            f"virtual/c/{n}", (VIRTUAL if n < 10 else name) + "numbers.bin", offset=8 * n, length=8, checksum=later)
+    session.store.set_virtual_ref("stale/c/0", VIRTUAL + "numbers.bin", offset=0, length=8,
+                                  checksum=datetime.datetime(2001, 1, 1, tzinfo=datetime.timezone.utc))
+    for n in range(100):
+        place = f"many/with-a-name-that-is-long-enough/number-{n:03d}.bin"
+        session.store.set_virtual_ref(f"many/c/{n}", name + place, offset=8 * n, length=8)
     first = session.commit("first")
     repo.create_tag("v1", first)
     repo.create_branch("dev", first)

@@ -546,6 +546,91 @@ static void no_memory(void **state) {
   }
 }
 
+/* ---- virtual chunks ---- */
+/* The files that make_icechunk.py's virtual chunks lie in. Other runs of this test write the same:
+ * each file is there at once, and with the same bytes. */
+#define VIRTUAL "/tmp/insitu-test-virtual/"
+static void put_virtual(const char *name) {
+  int16_t numbers[400];
+  char path[256], other[300];
+  for (int i = 0; i < 400; i++) numbers[i] = (int16_t)i;
+  snprintf(path, sizeof path, VIRTUAL "%s", name);
+  snprintf(other, sizeof other, "%s.%d", path, (int)getpid());
+  if (!access(path, R_OK)) return;
+  support_write(other, numbers, sizeof numbers);
+  assert_int_equal(rename(other, path), 0);
+}
+static insitu_status read_virtual(const char *url, const char *prefix, const char *path,
+    int16_t *to, uint64_t n, insitu_error *err) {
+  insitu_loader_desc d = desc_of(url);
+  insitu_variable v = {.path = path, .label = path};
+  insitu_loader *ld;
+  d.virtual_prefixes = &prefix;
+  d.n_virtual_prefixes = prefix != NULL;
+  memset(err, 0, sizeof *err);
+  if (insitu_loader_open(&d, &ld, err)) fail_msg("%s: %s", url, err->message);
+  insitu_status status = insitu_read(ld, &v, to, n, NULL, err);
+  insitu_loader_close(&ld);
+  return status;
+}
+static void virtual_chunks(void **state) {
+  static const char *const path[] = {"virtual", "many"};
+  static const uint64_t n[] = {80, 400};
+  int16_t got[400];
+  insitu_error err;
+  (void)state;
+  put_virtual("numbers.bin");
+  for (int i = 0; i < 100; i++) {
+    char name[100];
+    snprintf(name, sizeof name, "many/with-a-name-that-is-long-enough/number-%03d.bin", i);
+    put_virtual(name);
+  }
+
+  for (int r = 0; r < 2; r++) {
+    for (int k = 0; k < 2; k++) {
+      memset(got, 0, sizeof got);
+      if (read_virtual(repositories[r], VIRTUAL, path[k], got, 2 * n[k], &err))
+        fail_msg("%s", err.message);
+      for (uint64_t i = 0; i < n[k]; i++) assert_int_equal(got[i], i);
+      insitu_status status = read_virtual(repositories[r], NULL, path[k], got, 2 * n[k], &err);
+      assert_int_equal(status, INSITU_E_ARG);
+      assert_non_null(strstr(err.message, "virtual_prefixes"));
+    }
+    insitu_status status = read_virtual(repositories[r], VIRTUAL, "stale", got, 8, &err);
+    assert_int_equal(status, INSITU_E_CHANGED);
+    assert_non_null(strstr(err.message, "modified since"));
+  }
+}
+
+/* A target that is missing is an error; one in a repository in memory is refused. */
+static void virtual_missing(void **state) {
+  int16_t got[80];
+  insitu_error err;
+  insitu_loader *ld;
+  insitu_variable v = {.path = "virtual", .label = "virtual"};
+  (void)state;
+  put_virtual("numbers.bin");
+  load(repositories[0]);
+  unpack_all();
+  for (uint64_t i = 0; i < n_objects; i++) {
+    unsigned char *at = (unsigned char *)(uintptr_t)objects[i].bytes, *end = at + objects[i].n;
+    while (is_file(&objects[i], "manifests/") &&
+           (at = memmem(at, (size_t)(end - at), "numbers.bin", 11)))
+      *at++ = 'l';
+    char path[200];
+    snprintf(path, sizeof path, "lost/%s", objects[i].key);
+    support_write(support_path(path), objects[i].bytes, objects[i].n);
+  }
+  assert_int_equal(open_memory(&ld, &err), INSITU_OK);
+  assert_int_equal(insitu_read(ld, &v, got, sizeof got, NULL, &err), INSITU_E_UNSUPPORTED);
+  insitu_loader_close(&ld);
+  drop();
+  const char *url = support_path("lost");
+  insitu_status status = read_virtual(url, VIRTUAL, "virtual", got, sizeof got, &err);
+  assert_int_equal(status, INSITU_E_IO);
+  assert_non_null(strstr(err.message, "lumbers.bin"));
+}
+
 /* ---- over HTTP, which has no listing ---- */
 static void over_http(void **state) {
   (void)state;
@@ -618,7 +703,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(versions), cmocka_unit_test(batches),
       cmocka_unit_test(eviction), cmocka_unit_test(told), cmocka_unit_test(states),
       cmocka_unit_test(refusals), cmocka_unit_test(hostile), cmocka_unit_test(damaged),
-      cmocka_unit_test(missing), cmocka_unit_test(no_memory), cmocka_unit_test(over_http),
+      cmocka_unit_test(missing), cmocka_unit_test(virtual_chunks),
+      cmocka_unit_test(virtual_missing), cmocka_unit_test(no_memory), cmocka_unit_test(over_http),
       cmocka_unit_test(requests)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
