@@ -517,6 +517,8 @@
  *            of a remote store 288 KiB for each connection, 8 MiB     in inflight_bytes
  *            and more to read parts of chunks, and up to 16 MiB to
  *            know objects again
+ *            tables of Icechunk's manifests: all, or as many as an    in inflight_bytes
+ *            eighth of memory_budget holds
  *            fixed variables, in host memory whole pages of each;     fixed_bytes
  *            on devices                                               in device_bytes
  *            maps: 32 bytes for each run of samples that are joined   (insitu_loader_describe:
@@ -811,8 +813,30 @@
  *   (zip -0). A zip file must not change while it is open. Objects are regular files: a directory,
  *   a named pipe, a socket or a device in the place of one is an error.
  *
+ *   ICECHUNK. An Icechunk repository (specification 1, 2 and 2.1) opens by the path or URL of its
+ *   directory, local or remote, over plain HTTP too, and in memory or a zip file. It is known by
+ *   its files, read-only, and shows one snapshot, which desc.options choose:
+ *
+ *     {"branch", "dev"}                        its newest snapshot; without options that of main
+ *     {"tag", "v2024"}
+ *     {"snapshot", "HCXWH71RPXATDR3KGAMG"}     the same forever
+ *
+ *   What opened stays what it was: commits change nothing for an open loader, and the resolved
+ *   configuration has the option snapshot in place of branch and tag (insitu_loader_config,
+ *   "options" and "icechunk" of insitu_loader_describe). With several ranks open one, and give the
+ *   others its snapshot: between two openings a branch may move. A state holds the snapshot, and
+ *   restoring it under another one is refused with the one to open.
+ *   Chunks of their own files, inside manifests and shards are read as of any archive. Virtual
+ *   chunks lie where virtual_prefixes allow (see VIRTUAL ARCHIVES), and are refused with
+ *   INSITU_E_CHANGED where their ETag or time is not that of the reference; vcc:// locations by the
+ *   containers that a repository of specification 2 has saved. A chunk that no manifest lists is
+ *   its fill value; an object that one lists and that is missing is an error. Manifests are read
+ *   when one of their chunks is. Their tables, 24 bytes a chunk and more with indexes, stay within
+ *   an eighth of memory_budget: where an epoch needs more, some are read again. Let Icechunk split
+ *   the manifests of arrays with very many chunks (ManifestSplittingConfig).
+ *
  *   What is no Zarr archive but known (HDF5, NetCDF, GRIB, TIFF, Parquet, kerchunk references,
- *   Icechunk, N5, TileDB, drafts of Zarr v3) is refused by its name, with what can be done.
+ *   N5, TileDB, drafts of Zarr v3) is refused by its name, with what can be done.
  *
  * ---- 12. REMOTE STORES ----
  *
@@ -848,6 +872,8 @@
  *   configuration serves a remote archive and its local copy, a local archive accepts the options
  *   of every remote store, and cache_dir without cache_decoded, and uses none of them; the log
  *   (info) and insitu_loader_describe say so.
+ *
+ *   options of an Icechunk repository, in any store: branch (main), tag, snapshot; see FORMATS
  *
  *   options of all remote stores (default)
  *     connect_timeout (5s)           to reach a server
@@ -1152,7 +1178,8 @@
  *   >>refs       references: keys to bytes of targets
  *   >>kerchunk   references in JSON, read in one pass
  *   >>refstore   references as a store; the flat index
- *   >>icechunk   Icechunk repositories: FlatBuffers, snapshots, manifests
+ *   >>ice        files of Icechunk: FlatBuffers, refs, snapshots, manifests
+ *   >>icechunk   an Icechunk repository as a store
  *   >>grid       chunks that differ in length along an axis: where they lie
  *   >>zarr       one array: its metadata of v2 and v3, fill value, chunk keys, strings
  *   >>group      hierarchies: roots, consolidated metadata, listings, axes of OME-NGFF
@@ -1577,7 +1604,8 @@ typedef struct insitu_loader_desc {
   const char *url;
   const insitu_object *objects; /* memory:// only: the archive, in any order */
   uint64_t n_objects;
-  /* of remote stores; a local archive takes the same ones and uses none */
+  /* of remote stores; a local archive takes the same ones and uses none. In any store branch, tag
+   * or snapshot, of an Icechunk repository: see ICECHUNK in the manual */
   const insitu_option *options;
   uint64_t n_options;
   /* Of archives whose chunks lie in other files or objects: where these may lie, besides on the
@@ -1766,7 +1794,8 @@ typedef struct insitu_iter_desc {
  * all little-endian; 16 bytes that are reserved; a checksum of all before. fwrite it as it is. A
  * shuffled one may be restored at another world size with the same global batch. It is of version
  * 3, and of version 4 where it has an epoch_digest (desc.receipts) or batches that insitu_iter_skip
- * left out; both are read.
+ * left out; both are read. Of an Icechunk repository these are versions 5 and 6, which have the id
+ * of the snapshot in place of half of each hash: any other snapshot is refused.
  *   geometry   samples of a reference chunk, along each axis that samples are drawn along; lengths,
  *              number and blocks of patches
  *   variables  how many are not fixed; of each in turn: path, numbers of the sample axes, a rate
@@ -24906,93 +24935,73 @@ static insitu_status insitu__refstore_open(
   return r->name ? INSITU_OK : insitu__store_no_memory(err);
 }
 
-/* >>icechunk ----------------------------------------------------------------------------------- */
-/* An Icechunk repository (specification 1, 2 and 2.1) as of one snapshot, as a store: it resolves
- * the keys of Zarr v3 to bytes in memory and to extents of the repository's own objects, which
- * are a base store's. Read-only. See >>store for the reads.
+/* >>ice ---------------------------------------------------------------------------------------- */
+/* The files of an Icechunk repository: FlatBuffers and their heads, and what a reader takes from
+ * them.
  *
- *   repo (2), refs/... (1)    a branch or a tag ──► the snapshot's id
- *   snapshots/ID              its nodes: zarr.json, and which manifest has which chunks
- *   manifests/ID              read when one of its chunks is: where each chunk lies
- *   chunks/ID                 chunks
+ *   repo        branches and tags ──► the id of a snapshot; names of containers (a FlexBuffer)
+ *   ref.json    the id of a snapshot
+ *   snapshot    struct insitu__ice_tree: zarr.json of each node, and for each array the boxes of
+ *               chunks that its manifests have
+ *   manifest    struct insitu__ice_manifest: a table of 24 bytes a chunk, and the chunks' indexes
+ *               where some are absent from the box that they span
  *
- *   path/zarr.json            bytes of the snapshot, which stays in memory
- *   path/c/i/j, native        an extent of chunks/ID
- *               inline        bytes of the manifest, which is pinned until they were copied
- *               virtual       an extent of another store's object: see >>virtual
- *               in no manifest, or not listed there: there is no such chunk
+ * Each file has a head of 39 bytes and a FlatBuffer, mostly compressed by zstd. Facts are those of
+ * spec-v1.md, spec-v2-1.md and the .fbs schemas of earth-mover/icechunk, and were checked against
+ * repositories that icechunk 1.1.21 and 2.3.0 wrote.
  *
- * Each of these files has a head of 39 bytes and a FlatBuffer, mostly compressed by zstd. Of a
- * manifest only a table is kept: 24 bytes a chunk, and the chunks' indexes where some are absent
- * from the region that they span. The tables that were used last stay in memory, as many as `limit`
- * bytes hold.
- *
- *   entry:  not there ──► load: read ──► room for what it decodes to ──► worker: decode, check,
- *              ▲                                                        table ──► there
- *              └────────────── evicted, unless it is pinned ◄──────────────────────┘
- *
- * Facts are those of spec-v1.md, spec-v2-1.md and the .fbs schemas of earth-mover/icechunk, and
- * were checked against repositories that icechunk 1.1.21 and 2.3.0 wrote.
- *
- * State: struct insitu__icechunk, one per store. What the snapshot told is fixed once it is open.
- * Under `lock`: the entries' tables and pins, their order, `used`. Of the reactor thread: loads.
- * The _await functions suspend; insitu__icechunk_resolve_now runs on any thread. The parsers are
- * pure functions over bytes. */
+ * No state of its own. Pure functions over bytes; any thread; nothing suspends. All is untrusted:
+ * offsets are checked where they are followed, and memory stays below a multiple of the file's
+ * bytes. */
 
-#define INSITU__ICECHUNK_ID 12   /* bytes of the id of a snapshot, a manifest, a chunk file */
-#define INSITU__ICECHUNK_NODE 8  /* bytes of the id of a node */
-#define INSITU__ICECHUNK_NAME 21 /* characters of an id in a name, the end included */
-#define INSITU__ICECHUNK_HEAD 39 /* bytes in front of the FlatBuffer */
-#define INSITU__ICECHUNK_MAGIC "ICE\xf0\x9f\xa7\x8a\x43HUNK"
+#define INSITU__ICE_ID 12   /* bytes of the id of a snapshot, a manifest, a chunk file */
+#define INSITU__ICE_NODE 8  /* bytes of the id of a node */
+#define INSITU__ICE_NAME 21 /* characters of an id in a name, the end included */
+#define INSITU__ICE_HEAD 39 /* bytes in front of the FlatBuffer */
+#define INSITU__ICE_MAGIC "ICE\xf0\x9f\xa7\x8a\x43HUNK"
 
-/* Manifests that are read side by side, and decoded: each takes its bytes several times over. */
-#define INSITU__ICECHUNK_READS 32
-#define INSITU__ICECHUNK_PARSES 4
-/* Bytes of tables that are kept where nobody has said how many. */
-#define INSITU__ICECHUNK_KEEP (64u << 20)
 /* Bytes that one chunk takes in a FlatBuffer at least: its place in the list, a table, an index.
  * What claims more chunks than that is refused before memory is taken for them. */
-#define INSITU__ICECHUNK_LEAST 16
+#define INSITU__ICE_LEAST 16
 
-#define INSITU__ICECHUNK_BAD                                                                       \
+#define INSITU__ICE_BAD                                                                            \
   "the repository is damaged, or its copy is not whole: copy it again, or open another snapshot"
 
-enum { INSITU__ICECHUNK_SNAPSHOT = 1, INSITU__ICECHUNK_MANIFEST = 2, INSITU__ICECHUNK_REPO = 6 };
+enum { INSITU__ICE_SNAPSHOT = 1, INSITU__ICE_MANIFEST = 2, INSITU__ICE_REPO = 6 };
 
 /* -- FlatBuffers -- */
 
 /* A FlatBuffer. Accessors that meet an offset outside of it, or a list that is longer than it, set
  * `damaged` and give zero or nothing. So callers look at the flag once, before they rely on what
  * they got. Offsets are unsigned and lead forward, but for a table's to its list of fields. */
-struct insitu__icechunk_buffer {
+struct insitu__ice_buffer {
   const unsigned char *p;
   uint64_t n;
   bool damaged;
 };
 
-struct insitu__icechunk_table {
-  struct insitu__icechunk_buffer *b;
+struct insitu__ice_table {
+  struct insitu__ice_buffer *b;
   uint64_t at, fields;        /* fields: where the list of its fields' places is */
   unsigned n_fields, n_bytes; /* bytes of both */
 };
 
-struct insitu__icechunk_vector {
+struct insitu__ice_vector {
   uint64_t at, n; /* of its first element; elements */
   bool present;
 };
 
 /* Where the offset that stands at `at` leads; 0: outside. At least 4 bytes are there. */
-static uint64_t insitu__icechunk_follow(struct insitu__icechunk_buffer *b, uint64_t at) {
+static uint64_t insitu__ice_follow(struct insitu__ice_buffer *b, uint64_t at) {
   uint64_t to = at + insitu__base_load32(b->p + at);
   if (to > at && to <= b->n && b->n - to >= 4) return to;
   b->damaged = true;
   return 0;
 }
 
-/* The table at a place that insitu__icechunk_follow gave. A damaged one has no fields. */
-static struct insitu__icechunk_table insitu__icechunk_table(
-    struct insitu__icechunk_buffer *b, uint64_t at) {
-  struct insitu__icechunk_table t = {.b = b, .at = at};
+/* The table at a place that insitu__ice_follow gave. A damaged one has no fields. */
+static struct insitu__ice_table insitu__ice_table(struct insitu__ice_buffer *b, uint64_t at) {
+  struct insitu__ice_table t = {.b = b, .at = at};
   if (!at) return t;
 
   int64_t fields = (int64_t)at - (int32_t)insitu__base_load32(b->p + at);
@@ -25009,14 +25018,13 @@ static struct insitu__icechunk_table insitu__icechunk_table(
   return t;
 }
 
-static struct insitu__icechunk_table insitu__icechunk_root(struct insitu__icechunk_buffer *b) {
+static struct insitu__ice_table insitu__ice_root(struct insitu__ice_buffer *b) {
   if (b->n < 8 || memcmp(b->p + 4, "Ichk", 4)) b->damaged = true;
-  return insitu__icechunk_table(b, b->damaged ? 0 : insitu__icechunk_follow(b, 0));
+  return insitu__ice_table(b, b->damaged ? 0 : insitu__ice_follow(b, 0));
 }
 
 /* The place of a field of `size` bytes; 0: the table does not have it. */
-static uint64_t insitu__icechunk_field(
-    const struct insitu__icechunk_table *t, unsigned id, unsigned size) {
+static uint64_t insitu__ice_field(const struct insitu__ice_table *t, unsigned id, unsigned size) {
   if (4 + 2 * id + 2 > t->n_fields) return 0;
   unsigned at = insitu__base_load16(t->b->p + t->fields + 4 + 2 * id);
   if (!at) return 0;
@@ -25025,40 +25033,40 @@ static uint64_t insitu__icechunk_field(
   return 0;
 }
 
-static uint64_t insitu__icechunk_u64(const struct insitu__icechunk_table *t, unsigned id) {
-  uint64_t at = insitu__icechunk_field(t, id, 8);
+static uint64_t insitu__ice_u64(const struct insitu__ice_table *t, unsigned id) {
+  uint64_t at = insitu__ice_field(t, id, 8);
   return at ? insitu__base_load64(t->b->p + at) : 0;
 }
 
-static uint32_t insitu__icechunk_u32(const struct insitu__icechunk_table *t, unsigned id) {
-  uint64_t at = insitu__icechunk_field(t, id, 4);
+static uint32_t insitu__ice_u32(const struct insitu__ice_table *t, unsigned id) {
+  uint64_t at = insitu__ice_field(t, id, 4);
   return at ? insitu__base_load32(t->b->p + at) : 0;
 }
 
-static unsigned insitu__icechunk_u8(const struct insitu__icechunk_table *t, unsigned id) {
-  uint64_t at = insitu__icechunk_field(t, id, 1);
+static unsigned insitu__ice_u8(const struct insitu__ice_table *t, unsigned id) {
+  uint64_t at = insitu__ice_field(t, id, 1);
   return at ? t->b->p[at] : 0;
 }
 
 /* `size` bytes of a struct that a table must have; NULL: it is damaged. */
-static const unsigned char *insitu__icechunk_struct(
-    const struct insitu__icechunk_table *t, unsigned id, unsigned size) {
-  uint64_t at = insitu__icechunk_field(t, id, size);
+static const unsigned char *insitu__ice_struct(
+    const struct insitu__ice_table *t, unsigned id, unsigned size) {
+  uint64_t at = insitu__ice_field(t, id, size);
   t->b->damaged |= !at;
   return at ? t->b->p + at : NULL;
 }
 
-static struct insitu__icechunk_table insitu__icechunk_subtable(
-    const struct insitu__icechunk_table *t, unsigned id) {
-  uint64_t at = insitu__icechunk_field(t, id, 4);
-  return insitu__icechunk_table(t->b, at ? insitu__icechunk_follow(t->b, at) : 0);
+static struct insitu__ice_table insitu__ice_subtable(
+    const struct insitu__ice_table *t, unsigned id) {
+  uint64_t at = insitu__ice_field(t, id, 4);
+  return insitu__ice_table(t->b, at ? insitu__ice_follow(t->b, at) : 0);
 }
 
 /* A list of elements of `size` bytes, or a text: elements of one byte. */
-static struct insitu__icechunk_vector insitu__icechunk_vector(
-    const struct insitu__icechunk_table *t, unsigned id, unsigned size) {
-  struct insitu__icechunk_vector v = {.present = false};
-  uint64_t at = insitu__icechunk_field(t, id, 4), to = at ? insitu__icechunk_follow(t->b, at) : 0;
+static struct insitu__ice_vector insitu__ice_vector(
+    const struct insitu__ice_table *t, unsigned id, unsigned size) {
+  struct insitu__ice_vector v = {.present = false};
+  uint64_t at = insitu__ice_field(t, id, 4), to = at ? insitu__ice_follow(t->b, at) : 0;
   if (!to) return v;
 
   uint64_t n = insitu__base_load32(t->b->p + to);
@@ -25066,78 +25074,78 @@ static struct insitu__icechunk_vector insitu__icechunk_vector(
     t->b->damaged = true;
     return v;
   }
-  return (struct insitu__icechunk_vector){to + 4, n, true};
+  return (struct insitu__ice_vector){to + 4, n, true};
 }
 
 /* A list that a table must have. */
-static struct insitu__icechunk_vector insitu__icechunk_list(
-    const struct insitu__icechunk_table *t, unsigned id, unsigned size) {
-  struct insitu__icechunk_vector v = insitu__icechunk_vector(t, id, size);
+static struct insitu__ice_vector insitu__ice_list(
+    const struct insitu__ice_table *t, unsigned id, unsigned size) {
+  struct insitu__ice_vector v = insitu__ice_vector(t, id, size);
   t->b->damaged |= !v.present;
   return v;
 }
 
 /* Table number i of a list of tables. */
-static struct insitu__icechunk_table insitu__icechunk_element(
-    struct insitu__icechunk_buffer *b, struct insitu__icechunk_vector v, uint64_t i) {
-  return insitu__icechunk_table(b, insitu__icechunk_follow(b, v.at + 4 * i));
+static struct insitu__ice_table insitu__ice_element(
+    struct insitu__ice_buffer *b, struct insitu__ice_vector v, uint64_t i) {
+  return insitu__ice_table(b, insitu__ice_follow(b, v.at + 4 * i));
 }
 
-static insitu_status insitu__icechunk_damaged(const char *what, insitu_error *err) {
-  return insitu__error_set(err, INSITU_E_CORRUPT, "%s; " INSITU__ICECHUNK_BAD, what);
+static insitu_status insitu__ice_damaged(const char *what, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_CORRUPT, "%s; " INSITU__ICE_BAD, what);
 }
 
-static insitu_status insitu__icechunk_no_memory(insitu_error *err) {
+static insitu_status insitu__ice_no_memory(insitu_error *err) {
   return insitu__error_set(err, INSITU_E_NOMEM, "no memory for it; give the process more memory");
 }
 
 /* -- ids -- */
 
-static const char insitu__icechunk_digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+static const char insitu__ice_digits[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 /* Writes an id as it stands in names: Crockford's base 32, the last 4 bits of which are zero. */
-static void insitu__icechunk_id_text(
-    const unsigned char id[INSITU__ICECHUNK_ID], char text[INSITU__ICECHUNK_NAME]) {
-  for (unsigned i = 0; i < INSITU__ICECHUNK_NAME - 1; i++) {
+static void insitu__ice_id_text(
+    const unsigned char id[INSITU__ICE_ID], char text[INSITU__ICE_NAME]) {
+  for (unsigned i = 0; i < INSITU__ICE_NAME - 1; i++) {
     unsigned bit = 5 * i, two = (unsigned)id[bit / 8] << 8;
-    if (bit / 8 + 1 < INSITU__ICECHUNK_ID) two |= id[bit / 8 + 1];
-    text[i] = insitu__icechunk_digits[(two >> (11 - bit % 8)) & 31];
+    if (bit / 8 + 1 < INSITU__ICE_ID) two |= id[bit / 8 + 1];
+    text[i] = insitu__ice_digits[(two >> (11 - bit % 8)) & 31];
   }
-  text[INSITU__ICECHUNK_NAME - 1] = 0;
+  text[INSITU__ICE_NAME - 1] = 0;
 }
 
 /* Reads an id; false: the text is none. */
-static bool insitu__icechunk_id_parse(const char *text, unsigned char id[INSITU__ICECHUNK_ID]) {
-  char again[INSITU__ICECHUNK_NAME];
-  if (strlen(text) != INSITU__ICECHUNK_NAME - 1) return false;
+static bool insitu__ice_id_parse(const char *text, unsigned char id[INSITU__ICE_ID]) {
+  char again[INSITU__ICE_NAME];
+  if (strlen(text) != INSITU__ICE_NAME - 1) return false;
 
-  memset(id, 0, INSITU__ICECHUNK_ID);
-  for (unsigned i = 0; i < INSITU__ICECHUNK_NAME - 1; i++) {
+  memset(id, 0, INSITU__ICE_ID);
+  for (unsigned i = 0; i < INSITU__ICE_NAME - 1; i++) {
     char c = text[i] >= 'a' && text[i] <= 'z' ? (char)(text[i] - 'a' + 'A') : text[i];
-    const char *digit = c ? strchr(insitu__icechunk_digits, c) : NULL;
+    const char *digit = c ? strchr(insitu__ice_digits, c) : NULL;
     if (!digit) return false;
-    unsigned bit = 5 * i, two = (unsigned)(digit - insitu__icechunk_digits) << (11 - bit % 8);
+    unsigned bit = 5 * i, two = (unsigned)(digit - insitu__ice_digits) << (11 - bit % 8);
     id[bit / 8] |= (unsigned char)(two >> 8);
-    if (bit / 8 + 1 < INSITU__ICECHUNK_ID) id[bit / 8 + 1] |= (unsigned char)two;
+    if (bit / 8 + 1 < INSITU__ICE_ID) id[bit / 8 + 1] |= (unsigned char)two;
   }
 
-  insitu__icechunk_id_text(id, again); /* the last 4 bits are zero */
+  insitu__ice_id_text(id, again); /* the last 4 bits are zero */
   return !strcasecmp(text, again);
 }
 
 /* -- files -- */
 
 /* Checks the head of a file of n bytes. *packed: zstd frames follow, else the FlatBuffer. */
-static insitu_status insitu__icechunk_head(
+static insitu_status insitu__ice_head(
     const unsigned char *p, uint64_t n, unsigned type, bool *packed, insitu_error *err) {
-  if (n < INSITU__ICECHUNK_HEAD || memcmp(p, INSITU__ICECHUNK_MAGIC, 12))
-    return insitu__icechunk_damaged("it does not begin as an Icechunk file does", err);
+  if (n < INSITU__ICE_HEAD || memcmp(p, INSITU__ICE_MAGIC, 12))
+    return insitu__ice_damaged("it does not begin as an Icechunk file does", err);
   if (p[36] != 1 && p[36] != 2)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "it follows version %u of Icechunk's specification; only 1 and 2 can be read here", p[36]);
   if (p[37] != type)
     return insitu__error_set(err, INSITU_E_CORRUPT,
-        "it is a file of type %u, and should be of type %u; " INSITU__ICECHUNK_BAD, p[37], type);
+        "it is a file of type %u, and should be of type %u; " INSITU__ICE_BAD, p[37], type);
   if (p[38] > 1)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "its compression is number %u, which cannot be decoded here; only none (0) and zstd (1)",
@@ -25148,7 +25156,7 @@ static insitu_status insitu__icechunk_head(
 
 /* At most so many bytes a zstd frame of n bytes decodes to, whose head does not tell: the sum over
  * its blocks (RFC 8878, 3.1.1). 0: the frame is damaged. */
-static uint64_t insitu__icechunk_blocks(const unsigned char *p, uint64_t n) {
+static uint64_t insitu__ice_blocks(const unsigned char *p, uint64_t n) {
   static const unsigned char id_bytes[4] = {0, 1, 2, 4};
   uint64_t at = 4, bound = 1;
   if (n < 5) return 0;
@@ -25171,17 +25179,17 @@ static uint64_t insitu__icechunk_blocks(const unsigned char *p, uint64_t n) {
 }
 
 /* At most so many bytes zstd frames decode to; refused above `limit`, which is named. */
-static insitu_status insitu__icechunk_bound(const unsigned char *p, uint64_t n, uint64_t limit,
+static insitu_status insitu__ice_bound(const unsigned char *p, uint64_t n, uint64_t limit,
     const char *named, uint64_t *bound, insitu_error *err) {
   *bound = 0;
   for (uint64_t at = 0; at < n;) {
     size_t stored = ZSTD_findFrameCompressedSize(p + at, n - at);
     if (ZSTD_isError(stored) || !stored)
-      return insitu__icechunk_damaged("its zstd frame is cut short or damaged", err);
+      return insitu__ice_damaged("its zstd frame is cut short or damaged", err);
     unsigned long long size = ZSTD_getFrameContentSize(p + at, n - at);
-    if (size == ZSTD_CONTENTSIZE_UNKNOWN) size = insitu__icechunk_blocks(p + at, stored);
+    if (size == ZSTD_CONTENTSIZE_UNKNOWN) size = insitu__ice_blocks(p + at, stored);
     if (size == ZSTD_CONTENTSIZE_ERROR)
-      return insitu__icechunk_damaged("its zstd frame is damaged", err);
+      return insitu__ice_damaged("its zstd frame is damaged", err);
     if (size > limit || *bound > limit - size)
       return insitu__error_set(err, INSITU_E_UNSUPPORTED,
           "it decodes to more than %s (%" PRIu64 " bytes), which is more than it may have", named,
@@ -25192,86 +25200,85 @@ static insitu_status insitu__icechunk_bound(const unsigned char *p, uint64_t n, 
   return INSITU_OK;
 }
 
-/* Decodes zstd frames of n bytes to what insitu__icechunk_bound found; *bytes is the caller's. */
-static insitu_status insitu__icechunk_decode(const unsigned char *p, uint64_t n, uint64_t bound,
+/* Decodes zstd frames of n bytes to what insitu__ice_bound found; *bytes is the caller's. */
+static insitu_status insitu__ice_decode(const unsigned char *p, uint64_t n, uint64_t bound,
     unsigned char **bytes, uint64_t *n_bytes, insitu_error *err) {
   ZSTD_DCtx *zstd = ZSTD_createDCtx();
   *bytes = insitu__mem_realloc(NULL, bound);
   if (!*bytes || !zstd) {
     ZSTD_freeDCtx(zstd);
-    return insitu__icechunk_no_memory(err);
+    return insitu__ice_no_memory(err);
   }
 
   size_t got = ZSTD_decompressDCtx(zstd, *bytes, bound, p, n);
   ZSTD_freeDCtx(zstd);
   if (ZSTD_isError(got))
     return insitu__error_set(
-        err, INSITU_E_CORRUPT, "zstd: %s; " INSITU__ICECHUNK_BAD, ZSTD_getErrorName(got));
+        err, INSITU_E_CORRUPT, "zstd: %s; " INSITU__ICE_BAD, ZSTD_getErrorName(got));
   *n_bytes = got;
   return INSITU_OK;
 }
 
 /* A whole file in memory, and what it decodes to. */
-struct insitu__icechunk_file {
+struct insitu__ice_file {
   char *text; /* owned; NULL: it was not read */
   uint64_t n;
   unsigned char *decoded; /* owned; NULL: nothing was decoded */
-  struct insitu__icechunk_buffer b;
+  struct insitu__ice_buffer b;
 };
 
-static void insitu__icechunk_file_free(struct insitu__icechunk_file *f) {
+static void insitu__ice_file_free(struct insitu__ice_file *f) {
   insitu__mem_free(f->decoded);
   insitu__mem_free(f->text);
   memset(f, 0, sizeof *f);
 }
 
 /* Checks a file that was read, and decodes it: f->b. limit: INSITU__MAX_... of its name. */
-static insitu_status insitu__icechunk_file_open(struct insitu__icechunk_file *f, unsigned type,
+static insitu_status insitu__ice_file_open(struct insitu__ice_file *f, unsigned type,
     uint64_t limit, const char *named, insitu_error *err) {
   const unsigned char *p = (const unsigned char *)f->text;
   bool packed;
   uint64_t bound;
-  insitu_status status = insitu__icechunk_head(p, f->n, type, &packed, err);
+  insitu_status status = insitu__ice_head(p, f->n, type, &packed, err);
   if (status < 0) return status;
 
-  p += INSITU__ICECHUNK_HEAD;
-  uint64_t n = f->n - INSITU__ICECHUNK_HEAD;
-  f->b = (struct insitu__icechunk_buffer){p, n, false};
+  p += INSITU__ICE_HEAD;
+  uint64_t n = f->n - INSITU__ICE_HEAD;
+  f->b = (struct insitu__ice_buffer){p, n, false};
   if (!packed) return INSITU_OK;
-  status = insitu__icechunk_bound(p, n, limit, named, &bound, err);
-  if (!status) status = insitu__icechunk_decode(p, n, bound, &f->decoded, &f->b.n, err);
+  status = insitu__ice_bound(p, n, limit, named, &bound, err);
+  if (!status) status = insitu__ice_decode(p, n, bound, &f->decoded, &f->b.n, err);
   f->b.p = f->decoded;
   return status;
 }
 
 /* -- repo: branches and tags (version 2) -- */
 
-enum { INSITU__ICECHUNK_TAGS = 1, INSITU__ICECHUNK_BRANCHES = 2, INSITU__ICECHUNK_GONE = 3 };
+enum { INSITU__ICE_TAGS = 1, INSITU__ICE_BRANCHES = 2, INSITU__ICE_GONE = 3 };
 
 /* Whether bytes of the buffer are the text. */
-static bool insitu__icechunk_is(
-    const struct insitu__icechunk_buffer *b, struct insitu__icechunk_vector v, const char *text) {
+static bool insitu__ice_is(
+    const struct insitu__ice_buffer *b, struct insitu__ice_vector v, const char *text) {
   return v.present && v.n == strlen(text) && !memcmp(b->p + v.at, text, v.n);
 }
 
 /* What a repository has instead of a branch or tag that was asked for. */
-struct insitu__icechunk_names {
-  char **name; /* array; the first INSITU__ICECHUNK_NAMES of them */
+struct insitu__ice_names {
+  char **name; /* array; the first INSITU__ICE_NAMES of them */
 };
-#define INSITU__ICECHUNK_NAMES 1000
+#define INSITU__ICE_NAMES 1000
 
-static void insitu__icechunk_names_add(
-    struct insitu__icechunk_names *names, const char *text, uint64_t n) {
+static void insitu__ice_names_add(struct insitu__ice_names *names, const char *text, uint64_t n) {
   char copy[INSITU__MAX_NEAR_NAME + 1];
-  if (n > INSITU__MAX_NEAR_NAME || INSITU__ARRAY_LEN(names->name) >= INSITU__ICECHUNK_NAMES) return;
+  if (n > INSITU__MAX_NEAR_NAME || INSITU__ARRAY_LEN(names->name) >= INSITU__ICE_NAMES) return;
   memcpy(copy, text, n);
   copy[n] = 0;
   insitu__array_push_text(&names->name, copy); /* without memory the message names fewer */
 }
 
 /* The error for a branch or tag that is not there; frees the names. kind: "branch" or "tag". */
-static insitu_status insitu__icechunk_no_ref(
-    const char *kind, const char *ref, struct insitu__icechunk_names *names, insitu_error *err) {
+static insitu_status insitu__ice_no_ref(
+    const char *kind, const char *ref, struct insitu__ice_names *names, insitu_error *err) {
   int n = (int)INSITU__ARRAY_LEN(names->name);
   int near = n ? insitu__text_nearest(ref, (const char *const *)names->name, n) : -1;
   struct insitu__text_buffer text = {.limit = 400};
@@ -25288,55 +25295,54 @@ static insitu_status insitu__icechunk_no_ref(
 }
 
 /* Finds the snapshot of a branch or a tag in a repo file. */
-static insitu_status insitu__icechunk_repo_find(struct insitu__icechunk_buffer *b, bool tag,
-    const char *ref, unsigned char id[INSITU__ICECHUNK_ID], insitu_error *err) {
-  struct insitu__icechunk_table root = insitu__icechunk_root(b);
-  struct insitu__icechunk_vector refs =
-      insitu__icechunk_list(&root, tag ? INSITU__ICECHUNK_TAGS : INSITU__ICECHUNK_BRANCHES, 4);
-  struct insitu__icechunk_vector all = insitu__icechunk_list(&root, 4, 4);
-  struct insitu__icechunk_vector gone = insitu__icechunk_vector(&root, INSITU__ICECHUNK_GONE, 4);
-  struct insitu__icechunk_names names = {NULL};
+static insitu_status insitu__ice_repo_find(struct insitu__ice_buffer *b, bool tag, const char *ref,
+    unsigned char id[INSITU__ICE_ID], insitu_error *err) {
+  struct insitu__ice_table root = insitu__ice_root(b);
+  struct insitu__ice_vector refs =
+      insitu__ice_list(&root, tag ? INSITU__ICE_TAGS : INSITU__ICE_BRANCHES, 4);
+  struct insitu__ice_vector all = insitu__ice_list(&root, 4, 4);
+  struct insitu__ice_vector gone = insitu__ice_vector(&root, INSITU__ICE_GONE, 4);
+  struct insitu__ice_names names = {NULL};
 
   for (uint64_t i = 0; i < refs.n && !b->damaged; i++) {
-    struct insitu__icechunk_table r = insitu__icechunk_element(b, refs, i);
-    struct insitu__icechunk_vector name = insitu__icechunk_list(&r, 0, 1);
+    struct insitu__ice_table r = insitu__ice_element(b, refs, i);
+    struct insitu__ice_vector name = insitu__ice_list(&r, 0, 1);
     if (b->damaged) break;
-    if (!insitu__icechunk_is(b, name, ref)) {
-      insitu__icechunk_names_add(&names, (const char *)b->p + name.at, name.n);
+    if (!insitu__ice_is(b, name, ref)) {
+      insitu__ice_names_add(&names, (const char *)b->p + name.at, name.n);
       continue;
     }
 
-    uint64_t at = insitu__icechunk_u32(&r, 1);
-    struct insitu__icechunk_table info = {.b = b};
-    if (at < all.n) info = insitu__icechunk_element(b, all, at);
-    const unsigned char *found = insitu__icechunk_struct(&info, 0, INSITU__ICECHUNK_ID);
+    uint64_t at = insitu__ice_u32(&r, 1);
+    struct insitu__ice_table info = {.b = b};
+    if (at < all.n) info = insitu__ice_element(b, all, at);
+    const unsigned char *found = insitu__ice_struct(&info, 0, INSITU__ICE_ID);
     INSITU__ARRAY_FREE_EACH(names.name);
     if (!found) break;
-    memcpy(id, found, INSITU__ICECHUNK_ID);
+    memcpy(id, found, INSITU__ICE_ID);
     return INSITU_OK;
   }
 
   for (uint64_t i = 0; tag && i < gone.n && !b->damaged; i++) {
-    uint64_t at = insitu__icechunk_follow(b, gone.at + 4 * i);
+    uint64_t at = insitu__ice_follow(b, gone.at + 4 * i);
     uint64_t n = at ? insitu__base_load32(b->p + at) : 0;
     if (!at || n > b->n - at - 4 || n != strlen(ref) || memcmp(b->p + at + 4, ref, n)) continue;
     INSITU__ARRAY_FREE_EACH(names.name);
     return insitu__error_set(err, INSITU_E_NOTFOUND,
         "its tag '%.100s' was deleted; open the snapshot that it had, or another tag", ref);
   }
-  if (!b->damaged) return insitu__icechunk_no_ref(tag ? "tag" : "branch", ref, &names, err);
+  if (!b->damaged) return insitu__ice_no_ref(tag ? "tag" : "branch", ref, &names, err);
   INSITU__ARRAY_FREE_EACH(names.name);
-  return insitu__icechunk_damaged("its list of branches, tags and snapshots is damaged", err);
+  return insitu__ice_damaged("its list of branches, tags and snapshots is damaged", err);
 }
 
 /* Refuses a repository whose owner has put it offline. */
-static insitu_status insitu__icechunk_repo_online(
-    struct insitu__icechunk_buffer *b, insitu_error *err) {
-  struct insitu__icechunk_table root = insitu__icechunk_root(b);
-  struct insitu__icechunk_table status = insitu__icechunk_subtable(&root, 5);
-  struct insitu__icechunk_vector why = insitu__icechunk_vector(&status, 2, 1);
-  if (b->damaged) return insitu__icechunk_damaged("its FlatBuffer is damaged", err);
-  if (insitu__icechunk_u8(&status, 0) < 2) return INSITU_OK; /* online, or read-only */
+static insitu_status insitu__ice_repo_online(struct insitu__ice_buffer *b, insitu_error *err) {
+  struct insitu__ice_table root = insitu__ice_root(b);
+  struct insitu__ice_table status = insitu__ice_subtable(&root, 5);
+  struct insitu__ice_vector why = insitu__ice_vector(&status, 2, 1);
+  if (b->damaged) return insitu__ice_damaged("its FlatBuffer is damaged", err);
+  if (insitu__ice_u8(&status, 0) < 2) return INSITU_OK; /* online, or read-only */
   return insitu__error_set(err, INSITU_E_UNSUPPORTED,
       "its owner has put the repository offline (%.*s); ask for it, or open another copy",
       (int)insitu__base_min(why.n, 200), why.present ? (const char *)b->p + why.at : "");
@@ -25347,16 +25353,16 @@ static insitu_status insitu__icechunk_repo_online(
 /* A value of a FlexBuffer (flexbuffers of google/flatbuffers): what stands at `at`, `width` bytes
  * wide, of the type in the upper six bits of `packed`; the lower two tell the width of what it
  * leads to. packed 0: there is none, or it is damaged. */
-struct insitu__icechunk_flex {
+struct insitu__ice_flex {
   const unsigned char *p;
   uint64_t n, at;
   unsigned width, packed;
 };
-enum { INSITU__ICECHUNK_KEY = 4, INSITU__ICECHUNK_STRING = 5, INSITU__ICECHUNK_MAP = 9 };
+enum { INSITU__ICE_KEY = 4, INSITU__ICE_STRING = 5, INSITU__ICE_MAP = 9 };
 
 /* The number of 1, 2, 4 or 8 bytes at a place; UINT64_MAX: it is outside. */
-static uint64_t insitu__icechunk_flex_number(
-    const struct insitu__icechunk_flex *f, uint64_t at, unsigned width) {
+static uint64_t insitu__ice_flex_number(
+    const struct insitu__ice_flex *f, uint64_t at, unsigned width) {
   uint64_t v = 0;
   if (at > f->n || f->n - at < width) return UINT64_MAX;
   memcpy(&v, f->p + at, width);
@@ -25364,13 +25370,13 @@ static uint64_t insitu__icechunk_flex_number(
 }
 
 /* Where a value leads; UINT64_MAX: nowhere. */
-static uint64_t insitu__icechunk_flex_target(const struct insitu__icechunk_flex *f) {
-  uint64_t back = insitu__icechunk_flex_number(f, f->at, f->width);
+static uint64_t insitu__ice_flex_target(const struct insitu__ice_flex *f) {
+  uint64_t back = insitu__ice_flex_number(f, f->at, f->width);
   return back && back <= f->at ? f->at - back : UINT64_MAX;
 }
 
-static struct insitu__icechunk_flex insitu__icechunk_flex_root(const unsigned char *p, uint64_t n) {
-  struct insitu__icechunk_flex f = {.p = p, .n = n};
+static struct insitu__ice_flex insitu__ice_flex_root(const unsigned char *p, uint64_t n) {
+  struct insitu__ice_flex f = {.p = p, .n = n};
   if (n < 3 || p[n - 1] > 8 || !p[n - 1] || n - 2 < p[n - 1]) return f;
   f.width = p[n - 1];
   f.packed = p[n - 2];
@@ -25379,68 +25385,67 @@ static struct insitu__icechunk_flex insitu__icechunk_flex_root(const unsigned ch
 }
 
 /* A text's bytes; NULL: it is none. */
-static const char *insitu__icechunk_flex_text(const struct insitu__icechunk_flex *f, uint64_t *n) {
-  uint64_t at = insitu__icechunk_flex_target(f), width = UINT64_C(1) << (f->packed & 3);
-  if (f->packed >> 2 != INSITU__ICECHUNK_STRING || at == UINT64_MAX || at < width) return NULL;
-  *n = insitu__icechunk_flex_number(f, at - width, (unsigned)width);
+static const char *insitu__ice_flex_text(const struct insitu__ice_flex *f, uint64_t *n) {
+  uint64_t at = insitu__ice_flex_target(f), width = UINT64_C(1) << (f->packed & 3);
+  if (f->packed >> 2 != INSITU__ICE_STRING || at == UINT64_MAX || at < width) return NULL;
+  *n = insitu__ice_flex_number(f, at - width, (unsigned)width);
   return *n <= f->n - at ? (const char *)f->p + at : NULL;
 }
 
 /* The entries of a map; 0: it is none, or damaged. *at: where its values are, the types behind
  * them; *keys: where its keys are, *wide bytes each. */
-static uint64_t insitu__icechunk_flex_map(const struct insitu__icechunk_flex *f, uint64_t *at,
-    struct insitu__icechunk_flex *keys, unsigned *wide) {
+static uint64_t insitu__ice_flex_map(
+    const struct insitu__ice_flex *f, uint64_t *at, struct insitu__ice_flex *keys, unsigned *wide) {
   uint64_t width = UINT64_C(1) << (f->packed & 3);
-  *at = insitu__icechunk_flex_target(f);
-  if (f->packed >> 2 != INSITU__ICECHUNK_MAP || *at == UINT64_MAX || *at < 3 * width) return 0;
-  uint64_t n = insitu__icechunk_flex_number(f, *at - width, (unsigned)width);
+  *at = insitu__ice_flex_target(f);
+  if (f->packed >> 2 != INSITU__ICE_MAP || *at == UINT64_MAX || *at < 3 * width) return 0;
+  uint64_t n = insitu__ice_flex_number(f, *at - width, (unsigned)width);
   *keys = *f;
   keys->at = *at - 3 * width;
   keys->width = (unsigned)width;
-  keys->at = insitu__icechunk_flex_target(keys);
-  *wide = (unsigned)insitu__icechunk_flex_number(f, *at - 2 * width, (unsigned)width);
+  keys->at = insitu__ice_flex_target(keys);
+  *wide = (unsigned)insitu__ice_flex_number(f, *at - 2 * width, (unsigned)width);
   bool ok = *wide == 1 || *wide == 2 || *wide == 4 || *wide == 8;
   ok = ok && keys->at != UINT64_MAX && n <= (f->n - *at) / (width + 1);
   return ok && n <= (f->n - keys->at) / *wide ? n : 0;
 }
 
 /* Value number i of a map of n; *key: its name, or NULL. */
-static struct insitu__icechunk_flex insitu__icechunk_flex_entry(
-    const struct insitu__icechunk_flex *f, uint64_t at, uint64_t n,
-    const struct insitu__icechunk_flex *keys, unsigned wide, uint64_t i, const char **key) {
-  struct insitu__icechunk_flex v = *f, k = *keys;
+static struct insitu__ice_flex insitu__ice_flex_entry(const struct insitu__ice_flex *f, uint64_t at,
+    uint64_t n, const struct insitu__ice_flex *keys, unsigned wide, uint64_t i, const char **key) {
+  struct insitu__ice_flex v = *f, k = *keys;
   v.width = 1u << (f->packed & 3);
   v.packed = f->p[at + n * v.width + i];
   v.at = at + i * v.width;
   k.at += i * wide;
   k.width = wide;
-  uint64_t name = insitu__icechunk_flex_target(&k);
+  uint64_t name = insitu__ice_flex_target(&k);
   bool ok = name != UINT64_MAX && memchr(f->p + name, 0, f->n - name);
   *key = ok ? (const char *)f->p + name : NULL;
   return v;
 }
 
 /* The value of a map under a key; its packed is 0 where there is none. */
-static struct insitu__icechunk_flex insitu__icechunk_flex_get(
-    const struct insitu__icechunk_flex *f, const char *key) {
-  struct insitu__icechunk_flex keys;
+static struct insitu__ice_flex insitu__ice_flex_get(
+    const struct insitu__ice_flex *f, const char *key) {
+  struct insitu__ice_flex keys;
   uint64_t at;
   unsigned wide;
-  uint64_t n = insitu__icechunk_flex_map(f, &at, &keys, &wide);
+  uint64_t n = insitu__ice_flex_map(f, &at, &keys, &wide);
   for (uint64_t i = 0; i < n; i++) {
     const char *name;
-    struct insitu__icechunk_flex v = insitu__icechunk_flex_entry(f, at, n, &keys, wide, i, &name);
+    struct insitu__ice_flex v = insitu__ice_flex_entry(f, at, n, &keys, wide, i, &name);
     if (name && !strcmp(name, key)) return v;
   }
-  return (struct insitu__icechunk_flex){.p = f->p};
+  return (struct insitu__ice_flex){.p = f->p};
 }
 
 /* A container of virtual chunks that has a name: vcc://name/ stands for its prefix. */
-struct insitu__icechunk_container {
+struct insitu__ice_container {
   char *name, *prefix;
 };
 
-static void insitu__icechunk_containers_free(struct insitu__icechunk_container **all) {
+static void insitu__ice_containers_free(struct insitu__ice_container **all) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(*all); i++) {
     insitu__mem_free((*all)[i].name);
     insitu__mem_free((*all)[i].prefix);
@@ -25450,28 +25455,27 @@ static void insitu__icechunk_containers_free(struct insitu__icechunk_container *
 
 /* Collects the named containers of a repo file. What is damaged there has no names: a chunk that
  * needs one is refused then. False: no memory. */
-static bool insitu__icechunk_containers(
-    struct insitu__icechunk_buffer *b, struct insitu__icechunk_container **all) {
-  struct insitu__icechunk_buffer apart = *b;
-  struct insitu__icechunk_table root = insitu__icechunk_root(&apart);
-  struct insitu__icechunk_vector config = insitu__icechunk_vector(&root, 9, 1);
-  struct insitu__icechunk_flex top, list, keys;
+static bool insitu__ice_containers(
+    struct insitu__ice_buffer *b, struct insitu__ice_container **all) {
+  struct insitu__ice_buffer apart = *b;
+  struct insitu__ice_table root = insitu__ice_root(&apart);
+  struct insitu__ice_vector config = insitu__ice_vector(&root, 9, 1);
+  struct insitu__ice_flex top, list, keys;
   uint64_t at, n_name, n_prefix;
   unsigned wide;
   if (!config.present) return true;
-  top = insitu__icechunk_flex_root(b->p + config.at, config.n);
-  list = insitu__icechunk_flex_get(&top, "virtual_chunk_containers");
-  uint64_t n = insitu__icechunk_flex_map(&list, &at, &keys, &wide);
+  top = insitu__ice_flex_root(b->p + config.at, config.n);
+  list = insitu__ice_flex_get(&top, "virtual_chunk_containers");
+  uint64_t n = insitu__ice_flex_map(&list, &at, &keys, &wide);
   for (uint64_t i = 0; i < insitu__base_min(n, INSITU__MAX_PLACES); i++) {
     const char *key;
-    struct insitu__icechunk_flex one =
-        insitu__icechunk_flex_entry(&list, at, n, &keys, wide, i, &key);
-    struct insitu__icechunk_flex name = insitu__icechunk_flex_get(&one, "name");
-    struct insitu__icechunk_flex prefix = insitu__icechunk_flex_get(&one, "url_prefix");
-    const char *text = insitu__icechunk_flex_text(&name, &n_name);
-    const char *url = insitu__icechunk_flex_text(&prefix, &n_prefix);
+    struct insitu__ice_flex one = insitu__ice_flex_entry(&list, at, n, &keys, wide, i, &key);
+    struct insitu__ice_flex name = insitu__ice_flex_get(&one, "name");
+    struct insitu__ice_flex prefix = insitu__ice_flex_get(&one, "url_prefix");
+    const char *text = insitu__ice_flex_text(&name, &n_name);
+    const char *url = insitu__ice_flex_text(&prefix, &n_prefix);
     if (!text || !url || n_prefix >= INSITU__MAX_KEY || n_name >= INSITU__MAX_KEY) continue;
-    struct insitu__icechunk_container c = {
+    struct insitu__ice_container c = {
         insitu__mem_text(text, n_name), insitu__mem_text(url, n_prefix)};
     if (c.name && c.prefix && INSITU__ARRAY_PUSH(*all, c)) continue;
     insitu__mem_free(c.name);
@@ -25482,15 +25486,15 @@ static bool insitu__icechunk_containers(
 }
 
 /* The snapshot of a ref.json (version 1): {"snapshot": "ID"}. */
-static insitu_status insitu__icechunk_ref_parse(
-    const char *text, uint64_t n, unsigned char id[INSITU__ICECHUNK_ID], insitu_error *err) {
+static insitu_status insitu__ice_ref_parse(
+    const char *text, uint64_t n, unsigned char id[INSITU__ICE_ID], insitu_error *err) {
   struct insitu__text_json j = {.n = 0};
   char name[64];
   insitu_status status = insitu__text_json_parse(&j, text, n, "ref.json", err);
   if (!status && (insitu__text_json_string(
                       &j, insitu__text_json_get(&j, 0, "snapshot"), name, sizeof name) < 0 ||
-                     !insitu__icechunk_id_parse(name, id)))
-    status = insitu__icechunk_damaged("it names no snapshot", err);
+                     !insitu__ice_id_parse(name, id)))
+    status = insitu__ice_damaged("it names no snapshot", err);
   insitu__text_json_free(&j);
   return status;
 }
@@ -25499,22 +25503,22 @@ static insitu_status insitu__icechunk_ref_parse(
 
 /* A chunk. Its id is its place, if it is not native: the number of a target, or where its bytes
  * begin in `text`. The two highest bits of its length tell its kind. */
-struct insitu__icechunk_chunk {
-  unsigned char id[INSITU__ICECHUNK_ID], offset[6], length[6];
+struct insitu__ice_chunk {
+  unsigned char id[INSITU__ICE_ID], offset[6], length[6];
 };
-enum { INSITU__ICECHUNK_NATIVE, INSITU__ICECHUNK_INLINE, INSITU__ICECHUNK_VIRTUAL };
-#define INSITU__ICECHUNK_OFFSET (UINT64_C(1) << 48) /* offsets are below it */
-#define INSITU__ICECHUNK_LENGTH (UINT64_C(1) << 46) /* and lengths below this */
+enum { INSITU__ICE_NATIVE, INSITU__ICE_INLINE, INSITU__ICE_VIRTUAL };
+#define INSITU__ICE_OFFSET (UINT64_C(1) << 48) /* offsets are below it */
+#define INSITU__ICE_LENGTH (UINT64_C(1) << 46) /* and lengths below this */
 
 /* An object of elsewhere, with chunks in it. Its texts end with a NUL. */
-struct insitu__icechunk_target {
+struct insitu__ice_target {
   uint64_t url, etag; /* where they begin in `text`; etag UINT64_MAX: none is known */
   uint32_t modified;  /* seconds since 1970; 0: not known */
 };
 
 /* The chunks of one array in a manifest, in C order of their indexes. */
-struct insitu__icechunk_part {
-  unsigned char node[INSITU__ICECHUNK_NODE];
+struct insitu__ice_part {
+  unsigned char node[INSITU__ICE_NODE];
   unsigned n_dims;
   bool dense;        /* every index of a box has its chunk, and only the box is kept */
   uint64_t first, n; /* of `chunk` */
@@ -25522,22 +25526,22 @@ struct insitu__icechunk_part {
 };
 
 /* The table of a manifest. */
-struct insitu__icechunk_manifest {
+struct insitu__ice_manifest {
   uint64_t bytes;                     /* of memory that all of it takes */
-  struct insitu__icechunk_part *part; /* by node */
+  struct insitu__ice_part *part;      /* by node */
   uint64_t n_parts;
-  struct insitu__icechunk_chunk *chunk;
+  struct insitu__ice_chunk *chunk;
   uint64_t n_chunks;
   uint32_t *index;
   uint64_t n_index, index_room;
-  struct insitu__icechunk_target *target; /* array */
+  struct insitu__ice_target *target; /* array */
   struct insitu__text_buffer text;
 };
 
 /* What parsing one needs besides. */
-struct insitu__icechunk_parser {
-  struct insitu__icechunk_buffer *b;
-  struct insitu__icechunk_manifest *m;
+struct insitu__ice_parser {
+  struct insitu__ice_buffer *b;
+  struct insitu__ice_manifest *m;
   uint64_t room;  /* bytes that the table may take */
   uint32_t *slot; /* targets by the hash of their texts: number + 1; 0: free */
   uint64_t n_slots;
@@ -25546,7 +25550,7 @@ struct insitu__icechunk_parser {
   insitu_error *err;
 };
 
-static void insitu__icechunk_manifest_free(struct insitu__icechunk_manifest *m) {
+static void insitu__ice_manifest_free(struct insitu__ice_manifest *m) {
   if (!m) return;
   INSITU__ARRAY_FREE(m->target);
   insitu__text_buffer_free(&m->text);
@@ -25556,16 +25560,15 @@ static void insitu__icechunk_manifest_free(struct insitu__icechunk_manifest *m) 
   insitu__mem_free(m);
 }
 
-static uint64_t insitu__icechunk_load48(const unsigned char p[6]) {
+static uint64_t insitu__ice_load48(const unsigned char p[6]) {
   return insitu__base_load32(p) | (uint64_t)insitu__base_load16(p + 4) << 32;
 }
 
-static void insitu__icechunk_store48(unsigned char p[6], uint64_t v) {
+static void insitu__ice_store48(unsigned char p[6], uint64_t v) {
   memcpy(p, &v, 6);
 }
 
-static insitu_status insitu__icechunk_full(
-    const struct insitu__icechunk_parser *w, insitu_error *err) {
+static insitu_status insitu__ice_full(const struct insitu__ice_parser *w, insitu_error *err) {
   return insitu__error_set(err, INSITU_E_BUDGET,
       "its table takes more than %" PRIu64 " bytes, an eighth of memory_budget; raise "
       "memory_budget, or let Icechunk split its manifests (ManifestSplittingConfig)",
@@ -25573,26 +25576,25 @@ static insitu_status insitu__icechunk_full(
 }
 
 /* Bytes that the table has so far. */
-static uint64_t insitu__icechunk_takes(const struct insitu__icechunk_manifest *m) {
+static uint64_t insitu__ice_takes(const struct insitu__ice_manifest *m) {
   return sizeof *m + m->n_parts * sizeof *m->part + m->n_chunks * sizeof *m->chunk +
          m->index_room * sizeof *m->index + INSITU__ARRAY_LEN(m->target) * 2 * sizeof *m->target +
          m->text.cap;
 }
 
 /* Appends bytes to the texts, a NUL behind them; *at: where they begin. */
-static insitu_status insitu__icechunk_text(
-    struct insitu__icechunk_parser *w, const void *bytes, uint64_t n, uint64_t *at) {
+static insitu_status insitu__ice_text(
+    struct insitu__ice_parser *w, const void *bytes, uint64_t n, uint64_t *at) {
   struct insitu__text_buffer *text = &w->m->text;
-  if (n > w->room || insitu__icechunk_takes(w->m) > w->room - n)
-    return insitu__icechunk_full(w, w->err);
+  if (n > w->room || insitu__ice_takes(w->m) > w->room - n) return insitu__ice_full(w, w->err);
   *at = text->n;
   if (insitu__text_buffer_bytes(text, bytes, n) && insitu__text_buffer_bytes(text, "", 1))
     return INSITU_OK;
-  return insitu__icechunk_no_memory(w->err);
+  return insitu__ice_no_memory(w->err);
 }
 
 /* Doubles the table of hashes; false: no memory. */
-static bool insitu__icechunk_slots_grow(struct insitu__icechunk_parser *w) {
+static bool insitu__ice_slots_grow(struct insitu__ice_parser *w) {
   uint64_t n = w->n_slots ? 2 * w->n_slots : 64;
   uint32_t *slot = insitu__mem_alloc(n, sizeof *slot);
   if (!slot) return false;
@@ -25610,16 +25612,15 @@ static bool insitu__icechunk_slots_grow(struct insitu__icechunk_parser *w) {
 }
 
 /* The number of a target, which is added if it is new. */
-static insitu_status insitu__icechunk_target(struct insitu__icechunk_parser *w, const char *url,
-    struct insitu__icechunk_vector etag, uint32_t modified, uint32_t *number) {
-  struct insitu__icechunk_manifest *m = w->m;
+static insitu_status insitu__ice_target(struct insitu__ice_parser *w, const char *url,
+    struct insitu__ice_vector etag, uint32_t modified, uint32_t *number) {
+  struct insitu__ice_manifest *m = w->m;
   uint64_t n = INSITU__ARRAY_LEN(m->target);
-  if (2 * (n + 1) > w->n_slots && !insitu__icechunk_slots_grow(w))
-    return insitu__icechunk_no_memory(w->err);
+  if (2 * (n + 1) > w->n_slots && !insitu__ice_slots_grow(w)) return insitu__ice_no_memory(w->err);
 
   uint64_t at = insitu__store_hash(0, url) & (w->n_slots - 1);
   for (; w->slot[at]; at = (at + 1) & (w->n_slots - 1)) {
-    const struct insitu__icechunk_target *t = &m->target[w->slot[at] - 1];
+    const struct insitu__ice_target *t = &m->target[w->slot[at] - 1];
     if (strcmp(m->text.text + t->url, url) || t->modified != modified) continue;
     if (etag.present != (t->etag != UINT64_MAX)) continue;
     const char *known = etag.present ? m->text.text + t->etag : "";
@@ -25629,109 +25630,105 @@ static insitu_status insitu__icechunk_target(struct insitu__icechunk_parser *w, 
     return INSITU_OK;
   }
 
-  struct insitu__icechunk_target t = {.etag = UINT64_MAX, .modified = modified};
-  insitu_status status = insitu__icechunk_text(w, url, strlen(url), &t.url);
-  if (!status && etag.present)
-    status = insitu__icechunk_text(w, w->b->p + etag.at, etag.n, &t.etag);
+  struct insitu__ice_target t = {.etag = UINT64_MAX, .modified = modified};
+  insitu_status status = insitu__ice_text(w, url, strlen(url), &t.url);
+  if (!status && etag.present) status = insitu__ice_text(w, w->b->p + etag.at, etag.n, &t.etag);
   if (status < 0) return status;
   if (n >= UINT32_MAX - 1 || !INSITU__ARRAY_PUSH(m->target, t))
-    return insitu__icechunk_no_memory(w->err);
+    return insitu__ice_no_memory(w->err);
   *number = w->slot[at] = (uint32_t)n;
   w->slot[at]++;
   return INSITU_OK;
 }
 
 /* The location of a virtual chunk as a text of at most INSITU__MAX_KEY bytes. */
-static insitu_status insitu__icechunk_location(struct insitu__icechunk_parser *w,
-    struct insitu__icechunk_vector plain, struct insitu__icechunk_vector packed,
-    char url[INSITU__MAX_KEY]) {
+static insitu_status insitu__ice_location(struct insitu__ice_parser *w,
+    struct insitu__ice_vector plain, struct insitu__ice_vector packed, char url[INSITU__MAX_KEY]) {
   size_t n = plain.n;
   if (!packed.present) {
     if (n >= INSITU__MAX_KEY)
-      return insitu__icechunk_damaged("a chunk's location is longer than any url", w->err);
+      return insitu__ice_damaged("a chunk's location is longer than any url", w->err);
     memcpy(url, w->b->p + plain.at, n);
   } else {
-    if (!w->zstd && !(w->zstd = ZSTD_createDCtx())) return insitu__icechunk_no_memory(w->err);
+    if (!w->zstd && !(w->zstd = ZSTD_createDCtx())) return insitu__ice_no_memory(w->err);
     const unsigned char *from = w->b->p + packed.at;
     n = w->dictionary ? ZSTD_decompress_usingDDict(
                             w->zstd, url, INSITU__MAX_KEY - 1, from, packed.n, w->dictionary)
                       : ZSTD_decompressDCtx(w->zstd, url, INSITU__MAX_KEY - 1, from, packed.n);
     if (ZSTD_isError(n))
       return insitu__error_set(w->err, INSITU_E_CORRUPT,
-          "a chunk's compressed location: zstd: %s; " INSITU__ICECHUNK_BAD, ZSTD_getErrorName(n));
+          "a chunk's compressed location: zstd: %s; " INSITU__ICE_BAD, ZSTD_getErrorName(n));
   }
   url[n] = 0;
-  if (memchr(url, 0, n)) return insitu__icechunk_damaged("a chunk's location has a NUL", w->err);
+  if (memchr(url, 0, n)) return insitu__ice_damaged("a chunk's location has a NUL", w->err);
   return INSITU_OK;
 }
 
 /* Puts one chunk into the table, but for its index. */
-static insitu_status insitu__icechunk_chunk_parse(struct insitu__icechunk_parser *w,
-    const struct insitu__icechunk_table *t, struct insitu__icechunk_chunk *c) {
-  uint64_t id = insitu__icechunk_field(t, 4, INSITU__ICECHUNK_ID);
-  uint64_t offset = insitu__icechunk_u64(t, 2), length = insitu__icechunk_u64(t, 3), at;
-  struct insitu__icechunk_vector bytes = insitu__icechunk_vector(t, 1, 1);
-  struct insitu__icechunk_vector plain = insitu__icechunk_vector(t, 5, 1);
-  struct insitu__icechunk_vector packed = insitu__icechunk_vector(t, 8, 1);
-  struct insitu__icechunk_vector etag = insitu__icechunk_vector(t, 6, 1);
-  uint32_t modified = insitu__icechunk_u32(t, 7), number;
+static insitu_status insitu__ice_chunk_parse(
+    struct insitu__ice_parser *w, const struct insitu__ice_table *t, struct insitu__ice_chunk *c) {
+  uint64_t id = insitu__ice_field(t, 4, INSITU__ICE_ID);
+  uint64_t offset = insitu__ice_u64(t, 2), length = insitu__ice_u64(t, 3), at;
+  struct insitu__ice_vector bytes = insitu__ice_vector(t, 1, 1);
+  struct insitu__ice_vector plain = insitu__ice_vector(t, 5, 1);
+  struct insitu__ice_vector packed = insitu__ice_vector(t, 8, 1);
+  struct insitu__ice_vector etag = insitu__ice_vector(t, 6, 1);
+  uint32_t modified = insitu__ice_u32(t, 7), number;
   int kinds = (id != 0) + bytes.present + (plain.present || packed.present);
   insitu_status status = INSITU_OK;
-  unsigned kind = INSITU__ICECHUNK_NATIVE;
+  unsigned kind = INSITU__ICE_NATIVE;
   memset(c, 0, sizeof *c);
-  if (w->b->damaged) return insitu__icechunk_damaged("a chunk's table is damaged", w->err);
+  if (w->b->damaged) return insitu__ice_damaged("a chunk's table is damaged", w->err);
   if (kinds != 1)
-    return insitu__icechunk_damaged(
-        "a chunk is not of one kind: native, inline or virtual", w->err);
-  if (offset >= INSITU__ICECHUNK_OFFSET || length >= INSITU__ICECHUNK_LENGTH)
-    return insitu__icechunk_damaged("a chunk lies beyond 2^46 bytes", w->err);
+    return insitu__ice_damaged("a chunk is not of one kind: native, inline or virtual", w->err);
+  if (offset >= INSITU__ICE_OFFSET || length >= INSITU__ICE_LENGTH)
+    return insitu__ice_damaged("a chunk lies beyond 2^46 bytes", w->err);
 
-  if (id) memcpy(c->id, w->b->p + id, INSITU__ICECHUNK_ID);
+  if (id) memcpy(c->id, w->b->p + id, INSITU__ICE_ID);
   else if (bytes.present) {
-    kind = INSITU__ICECHUNK_INLINE;
+    kind = INSITU__ICE_INLINE;
     length = bytes.n;
     offset = 0;
-    status = insitu__icechunk_text(w, w->b->p + bytes.at, bytes.n, &at);
+    status = insitu__ice_text(w, w->b->p + bytes.at, bytes.n, &at);
     if (!status) memcpy(c->id, &at, sizeof at);
   } else {
     char url[INSITU__MAX_KEY];
-    kind = INSITU__ICECHUNK_VIRTUAL;
-    status = insitu__icechunk_location(w, plain, packed, url);
+    kind = INSITU__ICE_VIRTUAL;
+    status = insitu__ice_location(w, plain, packed, url);
     if (!status && etag.present && memchr(w->b->p + etag.at, 0, etag.n))
-      status = insitu__icechunk_damaged("a chunk's ETag has a NUL", w->err);
-    if (!status) status = insitu__icechunk_target(w, url, etag, modified, &number);
+      status = insitu__ice_damaged("a chunk's ETag has a NUL", w->err);
+    if (!status) status = insitu__ice_target(w, url, etag, modified, &number);
     if (!status) memcpy(c->id, &number, sizeof number);
   }
-  insitu__icechunk_store48(c->offset, offset);
-  insitu__icechunk_store48(c->length, length | (uint64_t)kind << 46);
+  insitu__ice_store48(c->offset, offset);
+  insitu__ice_store48(c->length, length | (uint64_t)kind << 46);
   return status;
 }
 
 /* Makes room for the indexes of n chunks. */
-static insitu_status insitu__icechunk_index_room(
-    struct insitu__icechunk_parser *w, uint64_t n, unsigned n_dims) {
-  struct insitu__icechunk_manifest *m = w->m;
+static insitu_status insitu__ice_index_room(
+    struct insitu__ice_parser *w, uint64_t n, unsigned n_dims) {
+  struct insitu__ice_manifest *m = w->m;
   uint64_t need = m->n_index + n * n_dims + 2 * n_dims;
   if (m->index && need <= m->index_room) return INSITU_OK;
-  if (need > w->room / sizeof *m->index) return insitu__icechunk_full(w, w->err);
+  if (need > w->room / sizeof *m->index) return insitu__ice_full(w, w->err);
   need = insitu__base_max(need, m->index_room + m->index_room / 2); /* of many arrays */
   uint32_t *index = insitu__mem_realloc(m->index, need * sizeof *index);
-  if (!index) return insitu__icechunk_no_memory(w->err);
+  if (!index) return insitu__ice_no_memory(w->err);
   m->index = index;
   m->index_room = need;
   return INSITU_OK;
 }
 
 /* Compares indexes in C order. */
-static int insitu__icechunk_compare(const uint32_t *a, const uint32_t *b, unsigned n) {
+static int insitu__ice_compare(const uint32_t *a, const uint32_t *b, unsigned n) {
   for (unsigned d = 0; d < n; d++)
     if (a[d] != b[d]) return a[d] < b[d] ? -1 : 1;
   return 0;
 }
 
 /* Where the chunks of a part fill a box, keeps that instead of their indexes. */
-static void insitu__icechunk_part_pack(
-    struct insitu__icechunk_manifest *m, struct insitu__icechunk_part *part) {
+static void insitu__ice_part_pack(struct insitu__ice_manifest *m, struct insitu__ice_part *part) {
   uint32_t lo[INSITU__MAX_DIMS], hi[INSITU__MAX_DIMS], *index = m->index + part->index;
   unsigned n = part->n_dims;
   uint64_t cells = 1;
@@ -25754,126 +25751,125 @@ static void insitu__icechunk_part_pack(
 }
 
 /* Parses the chunks of one array. */
-static insitu_status insitu__icechunk_part_parse(
-    struct insitu__icechunk_parser *w, const struct insitu__icechunk_table *array) {
-  struct insitu__icechunk_manifest *m = w->m;
-  struct insitu__icechunk_part *part = &m->part[m->n_parts];
-  const unsigned char *node = insitu__icechunk_struct(array, 0, INSITU__ICECHUNK_NODE);
-  struct insitu__icechunk_vector refs = insitu__icechunk_list(array, 1, 4);
-  if (w->b->damaged) return insitu__icechunk_damaged("the list of an array is damaged", w->err);
+static insitu_status insitu__ice_part_parse(
+    struct insitu__ice_parser *w, const struct insitu__ice_table *array) {
+  struct insitu__ice_manifest *m = w->m;
+  struct insitu__ice_part *part = &m->part[m->n_parts];
+  const unsigned char *node = insitu__ice_struct(array, 0, INSITU__ICE_NODE);
+  struct insitu__ice_vector refs = insitu__ice_list(array, 1, 4);
+  if (w->b->damaged) return insitu__ice_damaged("the list of an array is damaged", w->err);
 
-  *part = (struct insitu__icechunk_part){.first = m->n_chunks, .n = refs.n, .index = m->n_index};
-  memcpy(part->node, node, INSITU__ICECHUNK_NODE);
+  *part = (struct insitu__ice_part){.first = m->n_chunks, .n = refs.n, .index = m->n_index};
+  memcpy(part->node, node, INSITU__ICE_NODE);
   for (uint64_t i = 0; i < refs.n; i++) {
-    struct insitu__icechunk_table t = insitu__icechunk_element(w->b, refs, i);
-    struct insitu__icechunk_vector index = insitu__icechunk_list(&t, 0, 4);
+    struct insitu__ice_table t = insitu__ice_element(w->b, refs, i);
+    struct insitu__ice_vector index = insitu__ice_list(&t, 0, 4);
     if (!i) part->n_dims = (unsigned)insitu__base_min(index.n, INSITU__MAX_DIMS + 1);
     unsigned n = part->n_dims;
     if (w->b->damaged || n > INSITU__MAX_DIMS || index.n != n)
-      return insitu__icechunk_damaged("a chunk's index is damaged", w->err);
-    insitu_status status = i ? INSITU_OK : insitu__icechunk_index_room(w, refs.n, n);
+      return insitu__ice_damaged("a chunk's index is damaged", w->err);
+    insitu_status status = i ? INSITU_OK : insitu__ice_index_room(w, refs.n, n);
     if (status < 0) return status;
 
     uint32_t *to = &m->index[m->n_index];
     if (n) memcpy(to, w->b->p + index.at, n * sizeof *to);
-    if (i && insitu__icechunk_compare(to - n, to, n) >= 0)
-      return insitu__icechunk_damaged("its chunks are not in order", w->err);
+    if (i && insitu__ice_compare(to - n, to, n) >= 0)
+      return insitu__ice_damaged("its chunks are not in order", w->err);
     m->n_index += n;
-    status = insitu__icechunk_chunk_parse(w, &t, &m->chunk[m->n_chunks]);
+    status = insitu__ice_chunk_parse(w, &t, &m->chunk[m->n_chunks]);
     if (status < 0) return status;
     m->n_chunks++;
   }
-  insitu__icechunk_part_pack(m, part);
+  insitu__ice_part_pack(m, part);
   m->n_parts++;
   return INSITU_OK;
 }
 
-static int insitu__icechunk_compare_parts(const void *a, const void *b) {
-  const struct insitu__icechunk_part *x = a, *y = b;
-  return memcmp(x->node, y->node, INSITU__ICECHUNK_NODE);
+static int insitu__ice_compare_parts(const void *a, const void *b) {
+  const struct insitu__ice_part *x = a, *y = b;
+  return memcmp(x->node, y->node, INSITU__ICE_NODE);
 }
 
 /* Takes the dictionary of locations. Without one they are plain zstd frames. */
-static insitu_status insitu__icechunk_dictionary(
-    struct insitu__icechunk_parser *w, const struct insitu__icechunk_table *root) {
-  struct insitu__icechunk_vector v = insitu__icechunk_vector(root, 2, 1);
+static insitu_status insitu__ice_dictionary(
+    struct insitu__ice_parser *w, const struct insitu__ice_table *root) {
+  struct insitu__ice_vector v = insitu__ice_vector(root, 2, 1);
   if (!v.present || !v.n) return INSITU_OK;
   w->dictionary = ZSTD_createDDict(w->b->p + v.at, v.n);
-  return w->dictionary ? INSITU_OK : insitu__icechunk_no_memory(w->err);
+  return w->dictionary ? INSITU_OK : insitu__ice_no_memory(w->err);
 }
 
 /* Gives back the memory that the table does not need. */
-static void insitu__icechunk_manifest_trim(struct insitu__icechunk_manifest *m) {
+static void insitu__ice_manifest_trim(struct insitu__ice_manifest *m) {
   uint32_t *index = insitu__mem_realloc(m->index, m->n_index * sizeof *index);
   if (index) m->index = index;
   if (index) m->index_room = m->n_index;
   char *text = m->text.text ? insitu__mem_realloc(m->text.text, m->text.n + 1) : NULL;
   if (text) m->text.text = text;
   if (text) m->text.cap = m->text.n + 1;
-  m->bytes = insitu__icechunk_takes(m);
+  m->bytes = insitu__ice_takes(m);
 }
 
 /* Parses all of a manifest. */
-static insitu_status insitu__icechunk_manifest_fill(struct insitu__icechunk_parser *w) {
-  struct insitu__icechunk_manifest *m = w->m;
-  struct insitu__icechunk_table root = insitu__icechunk_root(w->b);
-  struct insitu__icechunk_vector arrays = insitu__icechunk_list(&root, 1, 4);
+static insitu_status insitu__ice_manifest_fill(struct insitu__ice_parser *w) {
+  struct insitu__ice_manifest *m = w->m;
+  struct insitu__ice_table root = insitu__ice_root(w->b);
+  struct insitu__ice_vector arrays = insitu__ice_list(&root, 1, 4);
   uint64_t chunks = 0;
-  insitu_status status = insitu__icechunk_dictionary(w, &root);
+  insitu_status status = insitu__ice_dictionary(w, &root);
   if (status < 0) return status;
 
   for (uint64_t i = 0; i < arrays.n && !w->b->damaged; i++) {
-    struct insitu__icechunk_table array = insitu__icechunk_element(w->b, arrays, i);
-    chunks += insitu__icechunk_list(&array, 1, 4).n;
-    w->b->damaged |= chunks + i > w->b->n / INSITU__ICECHUNK_LEAST;
+    struct insitu__ice_table array = insitu__ice_element(w->b, arrays, i);
+    chunks += insitu__ice_list(&array, 1, 4).n;
+    w->b->damaged |= chunks + i > w->b->n / INSITU__ICE_LEAST;
   }
-  if (w->b->damaged) return insitu__icechunk_damaged("its lists of chunks are damaged", w->err);
-  if (chunks > w->room / sizeof *m->chunk) return insitu__icechunk_full(w, w->err);
+  if (w->b->damaged) return insitu__ice_damaged("its lists of chunks are damaged", w->err);
+  if (chunks > w->room / sizeof *m->chunk) return insitu__ice_full(w, w->err);
 
   m->text.limit = UINT64_MAX / 4;
   m->part = insitu__mem_alloc(insitu__base_max(1, arrays.n), sizeof *m->part);
   m->chunk = insitu__mem_realloc(NULL, insitu__base_max(1, chunks) * sizeof *m->chunk);
-  if (!m->part || !m->chunk) return insitu__icechunk_no_memory(w->err);
+  if (!m->part || !m->chunk) return insitu__ice_no_memory(w->err);
   for (uint64_t i = 0; i < arrays.n; i++) {
-    struct insitu__icechunk_table array = insitu__icechunk_element(w->b, arrays, i);
-    status = insitu__icechunk_part_parse(w, &array);
+    struct insitu__ice_table array = insitu__ice_element(w->b, arrays, i);
+    status = insitu__ice_part_parse(w, &array);
     if (status < 0) return status;
   }
 
-  qsort(m->part, m->n_parts, sizeof *m->part, insitu__icechunk_compare_parts);
+  qsort(m->part, m->n_parts, sizeof *m->part, insitu__ice_compare_parts);
   for (uint64_t i = 1; i < m->n_parts; i++)
-    if (!insitu__icechunk_compare_parts(&m->part[i - 1], &m->part[i]))
-      return insitu__icechunk_damaged("it has an array twice", w->err);
-  insitu__icechunk_manifest_trim(m);
-  return m->bytes <= w->room ? INSITU_OK : insitu__icechunk_full(w, w->err);
+    if (!insitu__ice_compare_parts(&m->part[i - 1], &m->part[i]))
+      return insitu__ice_damaged("it has an array twice", w->err);
+  insitu__ice_manifest_trim(m);
+  return m->bytes <= w->room ? INSITU_OK : insitu__ice_full(w, w->err);
 }
 
 /* Makes the table of a manifest, of at most `room` bytes. NULL on error. */
-static struct insitu__icechunk_manifest *insitu__icechunk_manifest_parse(
-    struct insitu__icechunk_buffer *b, uint64_t room, insitu_status *status, insitu_error *err) {
-  struct insitu__icechunk_parser w = {
+static struct insitu__ice_manifest *insitu__ice_manifest_parse(
+    struct insitu__ice_buffer *b, uint64_t room, insitu_status *status, insitu_error *err) {
+  struct insitu__ice_parser w = {
       .b = b, .room = room, .err = err, .m = insitu__mem_alloc(1, sizeof *w.m)};
-  *status = w.m ? insitu__icechunk_manifest_fill(&w) : insitu__icechunk_no_memory(err);
+  *status = w.m ? insitu__ice_manifest_fill(&w) : insitu__ice_no_memory(err);
   insitu__mem_free(w.slot);
   ZSTD_freeDDict(w.dictionary);
   ZSTD_freeDCtx(w.zstd);
   if (!*status) return w.m;
-  insitu__icechunk_manifest_free(w.m);
+  insitu__ice_manifest_free(w.m);
   return NULL;
 }
 
 /* The chunk of an array with this index; NULL: the manifest has none. *status: whether the manifest
  * fits the array. Versions before 1.0 wrote the index [0] for an array without dimensions. */
-static const struct insitu__icechunk_chunk *insitu__icechunk_manifest_find(
-    const struct insitu__icechunk_manifest *m, const unsigned char *node, unsigned n_dims,
+static const struct insitu__ice_chunk *insitu__ice_manifest_find(
+    const struct insitu__ice_manifest *m, const unsigned char *node, unsigned n_dims,
     const uint32_t *index, insitu_status *status) {
   static const uint32_t zero[1] = {0};
   uint64_t at, i = 0;
   *status = INSITU_OK;
-  INSITU__BASE_BISECT(
-      at, 0, m->n_parts, memcmp(m->part[mid].node, node, INSITU__ICECHUNK_NODE) < 0);
-  const struct insitu__icechunk_part *p = &m->part[at];
-  if (at == m->n_parts || memcmp(p->node, node, INSITU__ICECHUNK_NODE) || !p->n) return NULL;
+  INSITU__BASE_BISECT(at, 0, m->n_parts, memcmp(m->part[mid].node, node, INSITU__ICE_NODE) < 0);
+  const struct insitu__ice_part *p = &m->part[at];
+  if (at == m->n_parts || memcmp(p->node, node, INSITU__ICE_NODE) || !p->n) return NULL;
 
   if (!n_dims && p->n_dims == 1) index = zero;
   else if (p->n_dims != n_dims) *status = INSITU_E_CORRUPT;
@@ -25886,58 +25882,66 @@ static const struct insitu__icechunk_chunk *insitu__icechunk_manifest_find(
   }
   if (p->dense) return &m->chunk[p->first + i];
 
-  INSITU__BASE_BISECT(i, 0, p->n, insitu__icechunk_compare(kept + mid * n, index, n) < 0);
-  if (i == p->n || insitu__icechunk_compare(kept + i * n, index, n)) return NULL;
+  INSITU__BASE_BISECT(i, 0, p->n, insitu__ice_compare(kept + mid * n, index, n) < 0);
+  if (i == p->n || insitu__ice_compare(kept + i * n, index, n)) return NULL;
   return &m->chunk[p->first + i];
 }
 
 /* -- snapshots -- */
 
+/* A manifest that is being read: those who need it wait. */
+struct insitu__ice_load {
+  struct insitu__reactor_gate done;
+  unsigned users; /* the last one frees it */
+  insitu_status status;
+  insitu_error error;
+};
+
 /* A manifest that the snapshot lists. */
-struct insitu__icechunk_entry {
-  unsigned char id[INSITU__ICECHUNK_ID];
+struct insitu__ice_entry {
+  unsigned char id[INSITU__ICE_ID];
   uint64_t bytes, chunks; /* of its file, as the snapshot says */
 
   /* under lock */
-  struct insitu__icechunk_manifest *table; /* NULL: not there */
+  struct insitu__ice_manifest *table; /* NULL: not there */
   uint32_t pins;
-  struct insitu__icechunk_entry *newer, *older; /* of those that are there, by their last use */
+  struct insitu__ice_entry *newer, *older; /* of those that are there, by their last use */
 
-  struct insitu__icechunk_load *load; /* the reactor thread's; NULL: nobody reads it */
+  struct insitu__ice_load *load; /* the reactor thread's; NULL: nobody reads it */
 };
 
 /* A box of an array's chunks, and the manifest that has them. */
-struct insitu__icechunk_cover {
-  uint32_t from;  /* of the box along insitu__icechunk_array.along; what covers are sorted by */
+struct insitu__ice_cover {
+  uint32_t from;  /* of the box along insitu__ice_array.along; what covers are sorted by */
   uint32_t most;  /* the highest end of this box and of all before it, along the same */
   uint32_t entry; /* number of the manifest */
-  uint64_t box;   /* in insitu__icechunk_tree.box: the begin and the end along each axis */
+  uint64_t box;   /* in insitu__ice_tree.box: the begin and the end along each axis */
 };
 
-struct insitu__icechunk_array {
+struct insitu__ice_array {
   const char *path; /* without the first slash: "" is the root */
-  unsigned char node[INSITU__ICECHUNK_NODE];
+  unsigned char node[INSITU__ICE_NODE];
   unsigned n_dims, along;
   uint64_t first, n; /* its covers */
 };
 
 /* What a snapshot tells. Fixed once it was parsed, but for the entries. */
-struct insitu__icechunk_tree {
+struct insitu__ice_tree {
   char *names;                  /* keys and paths */
   insitu_object *object;        /* zarr.json of each node: bytes of the file */
   const insitu_object **sorted; /* by insitu__store_order */
   uint64_t n_objects;
-  struct insitu__icechunk_array *array; /* by path */
+  struct insitu__ice_array *array; /* by path */
   uint64_t n_arrays;
-  struct insitu__icechunk_entry *entry; /* by id */
+  struct insitu__ice_entry *entry; /* by id */
   uint64_t n_entries;
-  struct insitu__icechunk_cover *cover; /* array */
+  struct insitu__ice_cover *cover;      /* array */
   uint32_t *box;                        /* array */
 };
 
 /* Frees the tree, and the tables of its entries. */
-static void insitu__icechunk_tree_free(struct insitu__icechunk_tree *t) {
-  for (uint64_t i = 0; i < t->n_entries; i++) insitu__icechunk_manifest_free(t->entry[i].table);
+static void insitu__ice_tree_free(struct insitu__ice_tree *t) {
+  for (uint64_t i = 0; i < t->n_entries; i++) insitu__ice_manifest_free(t->entry[i].table);
   insitu__mem_free(t->names);
   insitu__mem_free(t->object);
   insitu__mem_free(t->sorted);
@@ -25948,58 +25952,58 @@ static void insitu__icechunk_tree_free(struct insitu__icechunk_tree *t) {
   memset(t, 0, sizeof *t);
 }
 
-static int insitu__icechunk_compare_entries(const void *a, const void *b) {
-  const struct insitu__icechunk_entry *x = a, *y = b;
-  return memcmp(x->id, y->id, INSITU__ICECHUNK_ID);
+static int insitu__ice_compare_entries(const void *a, const void *b) {
+  const struct insitu__ice_entry *x = a, *y = b;
+  return memcmp(x->id, y->id, INSITU__ICE_ID);
 }
 
-static int insitu__icechunk_compare_covers(const void *a, const void *b) {
-  const struct insitu__icechunk_cover *x = a, *y = b;
+static int insitu__ice_compare_covers(const void *a, const void *b) {
+  const struct insitu__ice_cover *x = a, *y = b;
   return (x->from > y->from) - (x->from < y->from);
 }
 
-static int insitu__icechunk_compare_arrays(const void *a, const void *b) {
-  const struct insitu__icechunk_array *x = a, *y = b;
+static int insitu__ice_compare_arrays(const void *a, const void *b) {
+  const struct insitu__ice_array *x = a, *y = b;
   return strcmp(x->path, y->path);
 }
 
 /* Lists the manifests: structs of 32 bytes in version 1, tables in version 2. */
-static insitu_status insitu__icechunk_tree_entries(
-    struct insitu__icechunk_tree *t, const struct insitu__icechunk_table *root, insitu_error *err) {
-  struct insitu__icechunk_buffer *b = root->b;
-  struct insitu__icechunk_vector one = insitu__icechunk_vector(root, 6, 32);
-  struct insitu__icechunk_vector two = insitu__icechunk_vector(root, 7, 4);
-  if (two.n > b->n / INSITU__ICECHUNK_LEAST) b->damaged = true;
+static insitu_status insitu__ice_tree_entries(
+    struct insitu__ice_tree *t, const struct insitu__ice_table *root, insitu_error *err) {
+  struct insitu__ice_buffer *b = root->b;
+  struct insitu__ice_vector one = insitu__ice_vector(root, 6, 32);
+  struct insitu__ice_vector two = insitu__ice_vector(root, 7, 4);
+  if (two.n > b->n / INSITU__ICE_LEAST) b->damaged = true;
   if (b->damaged || one.n + two.n > UINT32_MAX)
-    return insitu__icechunk_damaged("its list of manifests is damaged", err);
+    return insitu__ice_damaged("its list of manifests is damaged", err);
   t->entry = insitu__mem_alloc(insitu__base_max(1, one.n + two.n), sizeof *t->entry);
-  if (!t->entry) return insitu__icechunk_no_memory(err);
+  if (!t->entry) return insitu__ice_no_memory(err);
 
   for (uint64_t i = 0; i < one.n; i++) {
-    struct insitu__icechunk_entry *e = &t->entry[t->n_entries++];
+    struct insitu__ice_entry *e = &t->entry[t->n_entries++];
     const unsigned char *p = b->p + one.at + 32 * i;
-    memcpy(e->id, p, INSITU__ICECHUNK_ID);
+    memcpy(e->id, p, INSITU__ICE_ID);
     e->bytes = insitu__base_load64(p + 16);
     e->chunks = insitu__base_load32(p + 24);
   }
   for (uint64_t i = 0; i < two.n; i++) {
-    struct insitu__icechunk_entry *e = &t->entry[t->n_entries];
-    struct insitu__icechunk_table info = insitu__icechunk_element(b, two, i);
-    const unsigned char *id = insitu__icechunk_struct(&info, 0, INSITU__ICECHUNK_ID);
-    if (!id) return insitu__icechunk_damaged("its list of manifests is damaged", err);
-    memcpy(e->id, id, INSITU__ICECHUNK_ID);
-    e->bytes = insitu__icechunk_u64(&info, 1);
-    e->chunks = insitu__icechunk_u32(&info, 2);
+    struct insitu__ice_entry *e = &t->entry[t->n_entries];
+    struct insitu__ice_table info = insitu__ice_element(b, two, i);
+    const unsigned char *id = insitu__ice_struct(&info, 0, INSITU__ICE_ID);
+    if (!id) return insitu__ice_damaged("its list of manifests is damaged", err);
+    memcpy(e->id, id, INSITU__ICE_ID);
+    e->bytes = insitu__ice_u64(&info, 1);
+    e->chunks = insitu__ice_u32(&info, 2);
     t->n_entries++;
   }
-  qsort(t->entry, t->n_entries, sizeof *t->entry, insitu__icechunk_compare_entries);
+  qsort(t->entry, t->n_entries, sizeof *t->entry, insitu__ice_compare_entries);
   return INSITU_OK;
 }
 
 /* The axis along which one box tells most about where a chunk is: the boxes are shortest there, as
  * a share of what all of them span. */
-static unsigned insitu__icechunk_along(
-    const uint32_t *box, const struct insitu__icechunk_cover *cover, uint64_t n, unsigned n_dims) {
+static unsigned insitu__ice_along(
+    const uint32_t *box, const struct insitu__ice_cover *cover, uint64_t n, unsigned n_dims) {
   double least = 2;
   unsigned along = 0;
   for (unsigned d = 0; d < n_dims && n; d++) {
@@ -26018,42 +26022,42 @@ static unsigned insitu__icechunk_along(
 }
 
 /* Adds what an array's manifests cover. */
-static insitu_status insitu__icechunk_tree_covers(struct insitu__icechunk_tree *t,
-    struct insitu__icechunk_array *a, const struct insitu__icechunk_table *data, uint64_t *left,
+static insitu_status insitu__ice_tree_covers(struct insitu__ice_tree *t,
+    struct insitu__ice_array *a, const struct insitu__ice_table *data, uint64_t *left,
     insitu_error *err) {
-  struct insitu__icechunk_buffer *b = data->b;
-  struct insitu__icechunk_vector refs = insitu__icechunk_list(data, 2, 4);
+  struct insitu__ice_buffer *b = data->b;
+  struct insitu__ice_vector refs = insitu__ice_list(data, 2, 4);
   a->first = INSITU__ARRAY_LEN(t->cover);
   for (uint64_t i = 0; i < refs.n; i++) {
-    struct insitu__icechunk_table ref = insitu__icechunk_element(b, refs, i);
-    const unsigned char *id = insitu__icechunk_struct(&ref, 0, INSITU__ICECHUNK_ID);
-    struct insitu__icechunk_vector extents = insitu__icechunk_list(&ref, 1, 8);
-    uint64_t takes = INSITU__ICECHUNK_LEAST + 8 * (uint64_t)a->n_dims, at;
+    struct insitu__ice_table ref = insitu__ice_element(b, refs, i);
+    const unsigned char *id = insitu__ice_struct(&ref, 0, INSITU__ICE_ID);
+    struct insitu__ice_vector extents = insitu__ice_list(&ref, 1, 8);
+    uint64_t takes = INSITU__ICE_LEAST + 8 * (uint64_t)a->n_dims, at;
     bool fits = extents.n == a->n_dims || (!a->n_dims && extents.n == 1);
     if (b->damaged || !fits || takes > *left)
-      return insitu__icechunk_damaged("an array's list of manifests is damaged", err);
+      return insitu__ice_damaged("an array's list of manifests is damaged", err);
     *left -= takes;
 
-    INSITU__BASE_BISECT(at, 0, t->n_entries, memcmp(t->entry[mid].id, id, INSITU__ICECHUNK_ID) < 0);
-    if (at == t->n_entries || memcmp(t->entry[at].id, id, INSITU__ICECHUNK_ID))
-      return insitu__icechunk_damaged(
+    INSITU__BASE_BISECT(at, 0, t->n_entries, memcmp(t->entry[mid].id, id, INSITU__ICE_ID) < 0);
+    if (at == t->n_entries || memcmp(t->entry[at].id, id, INSITU__ICE_ID))
+      return insitu__ice_damaged(
           "an array has chunks in a manifest that the snapshot does not list", err);
-    struct insitu__icechunk_cover c = {.entry = (uint32_t)at, .box = INSITU__ARRAY_LEN(t->box)};
+    struct insitu__ice_cover c = {.entry = (uint32_t)at, .box = INSITU__ARRAY_LEN(t->box)};
     for (unsigned d = 0; d < 2 * a->n_dims; d++)
       if (!INSITU__ARRAY_PUSH(t->box, insitu__base_load32(b->p + extents.at + 4 * (uint64_t)d)))
-        return insitu__icechunk_no_memory(err);
+        return insitu__ice_no_memory(err);
     for (unsigned d = 0; d < a->n_dims; d++)
       if (t->box[c.box + 2 * d] > t->box[c.box + 2 * d + 1])
-        return insitu__icechunk_damaged("a manifest's extents end before they begin", err);
-    if (!INSITU__ARRAY_PUSH(t->cover, c)) return insitu__icechunk_no_memory(err);
+        return insitu__ice_damaged("a manifest's extents end before they begin", err);
+    if (!INSITU__ARRAY_PUSH(t->cover, c)) return insitu__ice_no_memory(err);
     a->n++;
   }
 
-  struct insitu__icechunk_cover *cover = t->cover + a->first;
+  struct insitu__ice_cover *cover = t->cover + a->first;
   if (!a->n || !a->n_dims) return INSITU_OK;
-  a->along = insitu__icechunk_along(t->box, cover, a->n, a->n_dims);
+  a->along = insitu__ice_along(t->box, cover, a->n, a->n_dims);
   for (uint64_t i = 0; i < a->n; i++) cover[i].from = t->box[cover[i].box + 2 * a->along];
-  qsort(cover, a->n, sizeof *cover, insitu__icechunk_compare_covers);
+  qsort(cover, a->n, sizeof *cover, insitu__ice_compare_covers);
   for (uint64_t i = 0, most = 0; i < a->n; i++) {
     most = insitu__base_max(most, t->box[cover[i].box + 2 * a->along + 1]);
     cover[i].most = (uint32_t)most;
@@ -26063,15 +26067,15 @@ static insitu_status insitu__icechunk_tree_covers(struct insitu__icechunk_tree *
 
 /* Adds one node. names: where its key goes; *left: bytes that the nodes behind it may still claim
  * of the file. */
-static insitu_status insitu__icechunk_tree_node(struct insitu__icechunk_tree *t,
-    const struct insitu__icechunk_table *node, char **names, uint64_t *left, insitu_error *err) {
-  struct insitu__icechunk_buffer *b = node->b;
-  const unsigned char *id = insitu__icechunk_struct(node, 0, INSITU__ICECHUNK_NODE);
-  struct insitu__icechunk_vector path = insitu__icechunk_list(node, 1, 1);
-  struct insitu__icechunk_vector text = insitu__icechunk_list(node, 2, 1);
-  unsigned type = insitu__icechunk_u8(node, 3);
+static insitu_status insitu__ice_tree_node(struct insitu__ice_tree *t,
+    const struct insitu__ice_table *node, char **names, uint64_t *left, insitu_error *err) {
+  struct insitu__ice_buffer *b = node->b;
+  const unsigned char *id = insitu__ice_struct(node, 0, INSITU__ICE_NODE);
+  struct insitu__ice_vector path = insitu__ice_list(node, 1, 1);
+  struct insitu__ice_vector text = insitu__ice_list(node, 2, 1);
+  unsigned type = insitu__ice_u8(node, 3);
   if (b->damaged || path.n > *left || path.n > INSITU__MAX_KEY - 16 || !path.n)
-    return insitu__icechunk_damaged("a node's table is damaged", err);
+    return insitu__ice_damaged("a node's table is damaged", err);
   *left -= path.n;
 
   char *key = *names;
@@ -26080,49 +26084,48 @@ static insitu_status insitu__icechunk_tree_node(struct insitu__icechunk_tree *t,
   memcpy(key + n, n ? "/zarr.json" : "zarr.json", n ? 11 : 10);
   *names += n + 12;
   if (b->p[path.at] != '/' || memchr(key, 0, n) || !insitu__store_key_valid(key))
-    return insitu__icechunk_damaged("a node's path is no path", err);
+    return insitu__ice_damaged("a node's path is no path", err);
   t->object[t->n_objects] = (insitu_object){.key = key, .bytes = b->p + text.at, .n = text.n};
   t->sorted[t->n_objects] = &t->object[t->n_objects];
   t->n_objects++;
   if (type == 2) return INSITU_OK; /* a group */
-  if (type != 1) return insitu__icechunk_damaged("a node is neither array nor group", err);
+  if (type != 1) return insitu__ice_damaged("a node is neither array nor group", err);
 
-  struct insitu__icechunk_table data = insitu__icechunk_subtable(node, 4);
-  struct insitu__icechunk_vector one = insitu__icechunk_vector(&data, 0, 16);
-  struct insitu__icechunk_vector two = insitu__icechunk_vector(&data, 3, 4);
+  struct insitu__ice_table data = insitu__ice_subtable(node, 4);
+  struct insitu__ice_vector one = insitu__ice_vector(&data, 0, 16);
+  struct insitu__ice_vector two = insitu__ice_vector(&data, 3, 4);
   uint64_t n_dims = two.present && two.n ? two.n : one.n;
-  struct insitu__icechunk_array *a = &t->array[t->n_arrays++];
+  struct insitu__ice_array *a = &t->array[t->n_arrays++];
   if (n_dims > INSITU__MAX_DIMS) return INSITU_OK; /* its metadata is refused, if it is opened */
   a->n_dims = (unsigned)n_dims;
   a->path = *names;
-  memcpy(a->node, id, INSITU__ICECHUNK_NODE);
+  memcpy(a->node, id, INSITU__ICE_NODE);
   memcpy(*names, key, n);
   (*names)[n] = 0;
   *names += n + 1;
-  return insitu__icechunk_tree_covers(t, a, &data, left, err);
+  return insitu__ice_tree_covers(t, a, &data, left, err);
 }
 
 /* Sorts objects and arrays, and refuses a path that is there twice. */
-static insitu_status insitu__icechunk_tree_sort(
-    struct insitu__icechunk_tree *t, insitu_error *err) {
+static insitu_status insitu__ice_tree_sort(struct insitu__ice_tree *t, insitu_error *err) {
   qsort(t->sorted, t->n_objects, sizeof *t->sorted, insitu__store_compare_objects);
-  qsort(t->array, t->n_arrays, sizeof *t->array, insitu__icechunk_compare_arrays);
+  qsort(t->array, t->n_arrays, sizeof *t->array, insitu__ice_compare_arrays);
   for (uint64_t i = 1; i < t->n_objects; i++)
     if (!strcmp(t->sorted[i - 1]->key, t->sorted[i]->key))
-      return insitu__icechunk_damaged("it has a path twice", err);
+      return insitu__ice_damaged("it has a path twice", err);
   return INSITU_OK;
 }
 
-/* Parses a snapshot, whose bytes the tree points into; insitu__icechunk_tree_free in any case. */
-static insitu_status insitu__icechunk_tree_parse(struct insitu__icechunk_tree *t,
-    struct insitu__icechunk_buffer *b, unsigned char id[INSITU__ICECHUNK_ID], insitu_error *err) {
-  struct insitu__icechunk_table root = insitu__icechunk_root(b);
-  struct insitu__icechunk_vector nodes = insitu__icechunk_list(&root, 2, 4);
-  const unsigned char *own = insitu__icechunk_struct(&root, 0, INSITU__ICECHUNK_ID);
-  if (nodes.n > b->n / INSITU__ICECHUNK_LEAST) b->damaged = true;
-  if (b->damaged) return insitu__icechunk_damaged("its list of nodes is damaged", err);
-  memcpy(id, own, INSITU__ICECHUNK_ID);
-  insitu_status status = insitu__icechunk_tree_entries(t, &root, err);
+/* Parses a snapshot, whose bytes the tree points into; insitu__ice_tree_free in any case. */
+static insitu_status insitu__ice_tree_parse(struct insitu__ice_tree *t,
+    struct insitu__ice_buffer *b, unsigned char id[INSITU__ICE_ID], insitu_error *err) {
+  struct insitu__ice_table root = insitu__ice_root(b);
+  struct insitu__ice_vector nodes = insitu__ice_list(&root, 2, 4);
+  const unsigned char *own = insitu__ice_struct(&root, 0, INSITU__ICE_ID);
+  if (nodes.n > b->n / INSITU__ICE_LEAST) b->damaged = true;
+  if (b->damaged) return insitu__ice_damaged("its list of nodes is damaged", err);
+  memcpy(id, own, INSITU__ICE_ID);
+  insitu_status status = insitu__ice_tree_entries(t, &root, err);
   if (status < 0) return status;
 
   /* Each node's key, and an array's path: no more than twice its path in the file, and 14 bytes. */
@@ -26131,19 +26134,19 @@ static insitu_status insitu__icechunk_tree_parse(struct insitu__icechunk_tree *t
   t->object = insitu__mem_alloc(most, sizeof *t->object);
   t->sorted = insitu__mem_alloc(most, sizeof *t->sorted);
   t->array = insitu__mem_alloc(most, sizeof *t->array);
-  if (!t->names || !t->object || !t->sorted || !t->array) return insitu__icechunk_no_memory(err);
+  if (!t->names || !t->object || !t->sorted || !t->array) return insitu__ice_no_memory(err);
   char *names = t->names;
   for (uint64_t i = 0; i < nodes.n && !status; i++) {
-    struct insitu__icechunk_table node = insitu__icechunk_element(b, nodes, i);
-    status = insitu__icechunk_tree_node(t, &node, &names, &left, err);
+    struct insitu__ice_table node = insitu__ice_element(b, nodes, i);
+    status = insitu__ice_tree_node(t, &node, &names, &left, err);
   }
   for (uint64_t i = 0; i < t->n_arrays; i++)
     if (!t->array[i].path) t->array[i].path = "/"; /* no key is below it */
-  return status ? status : insitu__icechunk_tree_sort(t, err);
+  return status ? status : insitu__ice_tree_sort(t, err);
 }
 
 /* Reads a part of a key as the number of a chunk along an axis; NULL: it is none. */
-static const char *insitu__icechunk_number(const char *p, uint32_t *number) {
+static const char *insitu__ice_number(const char *p, uint32_t *number) {
   uint64_t v = 0;
   if (*p < '0' || *p > '9') return NULL;
   for (; *p >= '0' && *p <= '9'; p++) {
@@ -26156,12 +26159,12 @@ static const char *insitu__icechunk_number(const char *p, uint32_t *number) {
 
 /* Reads a chunk's index behind an array's path: c/1/2, and of other encodings of keys c.1.2, 1/2
  * and 1.2. */
-static bool insitu__icechunk_index(const char *p, unsigned n_dims, uint32_t *index) {
+static bool insitu__ice_index(const char *p, unsigned n_dims, uint32_t *index) {
   uint32_t zero;
   if (p[0] == 'c' && (!p[1] || p[1] == '/' || p[1] == '.')) p += p[1] ? 2 : 1;
-  else if (!n_dims) return (p = insitu__icechunk_number(p, &zero)) && !*p && !zero;
+  else if (!n_dims) return (p = insitu__ice_number(p, &zero)) && !*p && !zero;
   for (unsigned d = 0; d < n_dims; d++) {
-    if (!(p = insitu__icechunk_number(p, &index[d]))) return false;
+    if (!(p = insitu__ice_number(p, &index[d]))) return false;
     if (d + 1 < n_dims && *p != '/' && *p != '.') return false;
     if (d + 1 < n_dims) p++;
   }
@@ -26169,32 +26172,32 @@ static bool insitu__icechunk_index(const char *p, unsigned n_dims, uint32_t *ind
 }
 
 /* Compares a path with the first n bytes of a key. */
-static int insitu__icechunk_compare_path(const char *path, const char *key, uint64_t n) {
+static int insitu__ice_compare_path(const char *path, const char *key, uint64_t n) {
   int order = strncmp(path, key, n);
   return order || !path[n] ? order : 1;
 }
 
 /* The array whose chunk a key names, and the chunk's index; NULL: the key names none. */
-static const struct insitu__icechunk_array *insitu__icechunk_chunk_of(
-    const struct insitu__icechunk_tree *t, const char *key, uint32_t index[INSITU__MAX_DIMS]) {
+static const struct insitu__ice_array *insitu__ice_chunk_of(
+    const struct insitu__ice_tree *t, const char *key, uint32_t index[INSITU__MAX_DIMS]) {
   uint64_t n = strlen(key), at;
   for (unsigned parts = 0; parts < INSITU__MAX_DIMS + 2 && n; parts++) {
     while (n && key[n - 1] != '/') n--;
     uint64_t above = n ? n - 1 : 0; /* bytes above the last part */
     INSITU__BASE_BISECT(
-        at, 0, t->n_arrays, insitu__icechunk_compare_path(t->array[mid].path, key, above) < 0);
-    const struct insitu__icechunk_array *a = &t->array[at];
-    if (at < t->n_arrays && !insitu__icechunk_compare_path(a->path, key, above))
-      return insitu__icechunk_index(key + n, a->n_dims, index) ? a : NULL;
+        at, 0, t->n_arrays, insitu__ice_compare_path(t->array[mid].path, key, above) < 0);
+    const struct insitu__ice_array *a = &t->array[at];
+    if (at < t->n_arrays && !insitu__ice_compare_path(a->path, key, above))
+      return insitu__ice_index(key + n, a->n_dims, index) ? a : NULL;
     n = above;
   }
   return NULL;
 }
 
 /* The manifest that has an array's chunk; NULL: none. */
-static struct insitu__icechunk_entry *insitu__icechunk_covers(const struct insitu__icechunk_tree *t,
-    const struct insitu__icechunk_array *a, const uint32_t *index) {
-  const struct insitu__icechunk_cover *cover = t->cover + a->first;
+static struct insitu__ice_entry *insitu__ice_covers(
+    const struct insitu__ice_tree *t, const struct insitu__ice_array *a, const uint32_t *index) {
+  const struct insitu__ice_cover *cover = t->cover + a->first;
   uint64_t i = a->n;
   if (a->n_dims) INSITU__BASE_BISECT(i, 0, a->n, cover[mid].from <= index[a->along]);
   while (i-- > 0) {
@@ -26207,36 +26210,58 @@ static struct insitu__icechunk_entry *insitu__icechunk_covers(const struct insit
   return NULL;
 }
 
-/* -- the store -- */
+/* >>icechunk ----------------------------------------------------------------------------------- */
+/* An Icechunk repository (specification 1, 2 and 2.1) as of one snapshot, as a store: it resolves
+ * the keys of Zarr v3 to bytes in memory and to extents of the repository's own objects, which
+ * are a base store's, or of others. Read-only. See >>store for the reads, and >>ice for the files.
+ *
+ *   repo (2), refs/... (1)    a branch or a tag ──► the snapshot's id
+ *   snapshots/ID              read once; it stays in memory
+ *   manifests/ID              read when one of its chunks is
+ *   chunks/ID                 chunks
+ *
+ *   path/zarr.json            bytes of the snapshot
+ *   path/c/i/j, native        an extent of chunks/ID
+ *               inline        bytes of the manifest, which is pinned until they were copied
+ *               virtual       an extent of another store's object: see >>virtual
+ *               in no manifest, or not listed there: there is no such chunk
+ *
+ * The tables of the manifests that were used last stay in memory, as many as `limit` bytes hold.
+ *
+ *   entry:  not there ──► load: read ──► room for what it decodes to ──► worker: decode, check,
+ *              ▲                                                        table ──► there
+ *              └────────────── evicted, unless it is pinned ◄──────────────────────┘
+ *
+ * State: struct insitu__icechunk, one per store. What the snapshot told is fixed once it is open.
+ * Under `lock`: the entries' tables and pins, their order, `used`. Of the reactor thread: loads.
+ * The _await functions suspend; insitu__icechunk_resolve_now runs on any thread. */
+
+/* Manifests that are read side by side, and decoded: each takes its bytes several times over. */
+#define INSITU__ICECHUNK_READS 32
+#define INSITU__ICECHUNK_PARSES 4
+/* Bytes of tables that are kept where nobody has said how many. */
+#define INSITU__ICECHUNK_KEEP (64u << 20)
 
 /* Who said which snapshot it is. */
 enum { INSITU__ICECHUNK_BY_BRANCH, INSITU__ICECHUNK_BY_TAG, INSITU__ICECHUNK_BY_ID };
 
-/* A manifest that is being read: those who need it wait. */
-struct insitu__icechunk_load {
-  struct insitu__reactor_gate done;
-  unsigned users; /* the last one frees it */
-  insitu_status status;
-  insitu_error error;
-};
-
 struct insitu__icechunk {
   struct insitu__store base;
-  unsigned char id[INSITU__ICECHUNK_ID]; /* of the snapshot */
-  char name[INSITU__ICECHUNK_NAME];      /* the same as a text */
+  unsigned char id[INSITU__ICE_ID];      /* of the snapshot */
+  char name[INSITU__ICE_NAME];           /* the same as a text */
   int by;                                /* INSITU__ICECHUNK_BY_... */
   unsigned version;                      /* of the specification that the snapshot follows */
   char *ref;                             /* the branch or tag; NULL: by id */
-  struct insitu__icechunk_file file;     /* the snapshot's, decoded: metadata lies in it */
-  struct insitu__icechunk_tree tree;
+  struct insitu__ice_file file;          /* the snapshot's, decoded: metadata lies in it */
+  struct insitu__ice_tree tree;
 
-  struct insitu__icechunk_container *container; /* array */
+  struct insitu__ice_container *container; /* array */
   /* The stores that virtual chunks lie in. All zero: there is none, of a repository in memory or in
    * a zip file. */
   struct insitu__virtual pool;
 
   pthread_mutex_t lock;
-  struct insitu__icechunk_entry *newest, *oldest; /* of the tables that are there */
+  struct insitu__ice_entry *newest, *oldest;      /* of the tables that are there */
   uint64_t used;                                  /* their bytes, and those of running parses */
 
   /* the reactor thread's */
@@ -26261,7 +26286,7 @@ static const unsigned char *insitu__icechunk_snapshot(const struct insitu__store
 /* -- manifests, as they are needed -- */
 
 /* Under lock: takes an entry out of the order of use. */
-static void insitu__icechunk_unlink(struct insitu__icechunk *ic, struct insitu__icechunk_entry *e) {
+static void insitu__icechunk_unlink(struct insitu__icechunk *ic, struct insitu__ice_entry *e) {
   if (e->newer) e->newer->older = e->older;
   else ic->newest = e->older;
   if (e->older) e->older->newer = e->newer;
@@ -26270,7 +26295,7 @@ static void insitu__icechunk_unlink(struct insitu__icechunk *ic, struct insitu__
 }
 
 /* Under lock: makes an entry the one that was used last. */
-static void insitu__icechunk_link(struct insitu__icechunk *ic, struct insitu__icechunk_entry *e) {
+static void insitu__icechunk_link(struct insitu__icechunk *ic, struct insitu__ice_entry *e) {
   e->older = ic->newest;
   e->newer = NULL;
   if (ic->newest) ic->newest->newer = e;
@@ -26279,7 +26304,7 @@ static void insitu__icechunk_link(struct insitu__icechunk *ic, struct insitu__ic
 }
 
 /* Pins an entry's table, if it is there. */
-static bool insitu__icechunk_pin(struct insitu__icechunk *ic, struct insitu__icechunk_entry *e) {
+static bool insitu__icechunk_pin(struct insitu__icechunk *ic, struct insitu__ice_entry *e) {
   pthread_mutex_lock(&ic->lock);
   bool there = e->table;
   if (there) {
@@ -26293,7 +26318,7 @@ static bool insitu__icechunk_pin(struct insitu__icechunk *ic, struct insitu__ice
   return there;
 }
 
-static void insitu__icechunk_unpin(struct insitu__icechunk *ic, struct insitu__icechunk_entry *e) {
+static void insitu__icechunk_unpin(struct insitu__icechunk *ic, struct insitu__ice_entry *e) {
   pthread_mutex_lock(&ic->lock);
   e->pins--;
   pthread_mutex_unlock(&ic->lock);
@@ -26303,13 +26328,13 @@ static void insitu__icechunk_unpin(struct insitu__icechunk *ic, struct insitu__i
  * False: tables that are pinned, or parses, have the rest. */
 static bool insitu__icechunk_take(struct insitu__icechunk *ic, uint64_t bytes) {
   pthread_mutex_lock(&ic->lock);
-  for (struct insitu__icechunk_entry *e = ic->oldest, *next; e; e = next) {
+  for (struct insitu__ice_entry *e = ic->oldest, *next; e; e = next) {
     next = e->newer;
     if (ic->used <= ic->limit && bytes <= ic->limit - ic->used) break;
     if (e->pins) continue;
     insitu__icechunk_unlink(ic, e);
     ic->used -= e->table->bytes;
-    insitu__icechunk_manifest_free(e->table);
+    insitu__ice_manifest_free(e->table);
     e->table = NULL;
   }
   bool ok = ic->used <= ic->limit && bytes <= ic->limit - ic->used;
@@ -26320,7 +26345,7 @@ static bool insitu__icechunk_take(struct insitu__icechunk *ic, uint64_t bytes) {
 
 /* Gives `bytes` of the limit back for a table. */
 static void insitu__icechunk_settle(struct insitu__icechunk *ic, uint64_t bytes,
-    struct insitu__icechunk_entry *e, struct insitu__icechunk_manifest *table) {
+    struct insitu__ice_entry *e, struct insitu__ice_manifest *table) {
   pthread_mutex_lock(&ic->lock);
   ic->used -= bytes;
   if (table) {
@@ -26347,7 +26372,7 @@ struct insitu__icechunk_parse {
   const unsigned char *p; /* zstd frames, or the FlatBuffer itself: see packed */
   uint64_t n, bound, room;
   bool packed;
-  struct insitu__icechunk_manifest *table;
+  struct insitu__ice_manifest *table;
   insitu_status status;
   insitu_error *err;
 };
@@ -26355,28 +26380,26 @@ struct insitu__icechunk_parse {
 static void insitu__icechunk_parse_job(void *arg, unsigned worker) {
   struct insitu__icechunk_parse *job = arg;
   unsigned char *bytes = NULL;
-  struct insitu__icechunk_buffer b = {job->p, job->n, false};
+  struct insitu__ice_buffer b = {job->p, job->n, false};
   (void)worker;
   if (job->packed)
-    job->status = insitu__icechunk_decode(job->p, job->n, job->bound, &bytes, &b.n, job->err);
+    job->status = insitu__ice_decode(job->p, job->n, job->bound, &bytes, &b.n, job->err);
   if (bytes) b.p = bytes;
-  if (!job->status)
-    job->table = insitu__icechunk_manifest_parse(&b, job->room, &job->status, job->err);
+  if (!job->status) job->table = insitu__ice_manifest_parse(&b, job->room, &job->status, job->err);
   insitu__mem_free(bytes);
 }
 
 /* Makes the table of a manifest's file of n bytes. */
 static insitu_status insitu__icechunk_parse_await(struct insitu__store *s,
-    struct insitu__icechunk_entry *e, const unsigned char *file, uint64_t n, insitu_error *err) {
+    struct insitu__ice_entry *e, const unsigned char *file, uint64_t n, insitu_error *err) {
   struct insitu__icechunk *ic = s->own;
   struct insitu__icechunk_parse job = {.err = err, .room = ic->limit};
-  insitu_status status =
-      insitu__icechunk_head(file, n, INSITU__ICECHUNK_MANIFEST, &job.packed, err);
+  insitu_status status = insitu__ice_head(file, n, INSITU__ICE_MANIFEST, &job.packed, err);
   if (status < 0) return status;
-  job.p = file + INSITU__ICECHUNK_HEAD;
-  job.n = n - INSITU__ICECHUNK_HEAD;
+  job.p = file + INSITU__ICE_HEAD;
+  job.n = n - INSITU__ICE_HEAD;
   if (job.packed)
-    status = insitu__icechunk_bound(
+    status = insitu__ice_bound(
         job.p, job.n, INSITU__MAX_MANIFEST, "INSITU__MAX_MANIFEST", &job.bound, err);
   if (status < 0) return status;
   if (job.bound > ic->limit)
@@ -26405,12 +26428,12 @@ static insitu_status insitu__icechunk_parse_await(struct insitu__store *s,
 /* Reads a manifest's file into *text, which is the caller's. Of *tag, give_up and anew count, and
  * cached is set. */
 static insitu_status insitu__icechunk_fetch_await(struct insitu__store *s,
-    const struct insitu__icechunk_entry *e, struct insitu__store_tag *tag, char **text,
+    const struct insitu__ice_entry *e, struct insitu__store_tag *tag, char **text,
     insitu_error *err) {
   struct insitu__icechunk *ic = s->own;
-  char key[sizeof "manifests/" + INSITU__ICECHUNK_NAME] = "manifests/";
+  char key[sizeof "manifests/" + INSITU__ICE_NAME] = "manifests/";
   uint64_t got;
-  insitu__icechunk_id_text(e->id, key + strlen(key));
+  insitu__ice_id_text(e->id, key + strlen(key));
   if (e->bytes > ic->limit)
     return insitu__error_set(err, INSITU_E_BUDGET,
         "%s has %" PRIu64 " bytes, and manifests may take %" PRIu64
@@ -26418,7 +26441,7 @@ static insitu_status insitu__icechunk_fetch_await(struct insitu__store *s,
         "(ManifestSplittingConfig)",
         key, e->bytes, ic->limit);
   *text = insitu__mem_realloc(NULL, e->bytes + 1);
-  if (!*text) return insitu__icechunk_no_memory(err);
+  if (!*text) return insitu__ice_no_memory(err);
 
   insitu_error cause;
   insitu__error_clear(&cause);
@@ -26432,7 +26455,7 @@ static insitu_status insitu__icechunk_fetch_await(struct insitu__store *s,
   if (status < 0) insitu__error_copy(err, &cause);
   else if (got != e->bytes)
     status = insitu__error_set(err, INSITU_E_CORRUPT,
-        "%s has %s %" PRIu64 " bytes that the snapshot tells of it; " INSITU__ICECHUNK_BAD, key,
+        "%s has %s %" PRIu64 " bytes that the snapshot tells of it; " INSITU__ICE_BAD, key,
         got < e->bytes ? "fewer than the" : "more than the", e->bytes);
   return status;
 }
@@ -26440,7 +26463,7 @@ static insitu_status insitu__icechunk_fetch_await(struct insitu__store *s,
 /* Reads a manifest, so that its table is there. What a cache has is read anew, once, if it makes no
  * sense. */
 static insitu_status insitu__icechunk_manifest_await(struct insitu__store *s,
-    struct insitu__icechunk_entry *e, const struct insitu__store_tag *of, insitu_error *err) {
+    struct insitu__ice_entry *e, const struct insitu__store_tag *of, insitu_error *err) {
   struct insitu__icechunk *ic = s->own;
   insitu_error cause;
   insitu_status status = INSITU_OK;
@@ -26461,24 +26484,24 @@ static insitu_status insitu__icechunk_manifest_await(struct insitu__store *s,
   insitu__icechunk_room_made(ic);
   if (status >= 0) return status;
 
-  char name[INSITU__ICECHUNK_NAME];
-  insitu__icechunk_id_text(e->id, name);
+  char name[INSITU__ICE_NAME];
+  insitu__ice_id_text(e->id, name);
   insitu__error_cause(err, &cause);
   return insitu__error_set(err, status, "manifest %s: %.700s", name, cause.message);
 }
 
 /* Pins an entry's table, which is read if need be. Several who need the same wait for one read. */
 static insitu_status insitu__icechunk_need_await(struct insitu__store *s,
-    struct insitu__icechunk_entry *e, const struct insitu__store_tag *tag, insitu_error *err) {
+    struct insitu__ice_entry *e, const struct insitu__store_tag *tag, insitu_error *err) {
   struct insitu__icechunk *ic = s->own;
   while (!insitu__icechunk_pin(ic, e)) {
-    struct insitu__icechunk_load *load = e->load;
+    struct insitu__ice_load *load = e->load;
     if (load) {
       load->users++;
       insitu__reactor_gate_await(s->reactor, &load->done);
     } else {
       load = insitu__mem_alloc(1, sizeof *load);
-      if (!load) return insitu__icechunk_no_memory(err);
+      if (!load) return insitu__ice_no_memory(err);
       insitu__reactor_gate_expect(&load->done, 1);
       load->users = 1;
       e->load = load;
@@ -26500,8 +26523,8 @@ static insitu_status insitu__icechunk_need_await(struct insitu__store *s,
 /* Finds what a key names without a manifest: an object in memory, or the chunk of an array and the
  * manifest that may have it, in *entry. INSITU_E_NOTFOUND: nothing. */
 static insitu_status insitu__icechunk_find(const struct insitu__store *s, const char *key,
-    struct insitu__store_extent *x, const struct insitu__icechunk_array **array, uint32_t *index,
-    struct insitu__icechunk_entry **entry) {
+    struct insitu__store_extent *x, const struct insitu__ice_array **array, uint32_t *index,
+    struct insitu__ice_entry **entry) {
   const struct insitu__icechunk *ic = s->own;
   uint64_t n = strlen(key);
   *entry = NULL;
@@ -26512,8 +26535,8 @@ static insitu_status insitu__icechunk_find(const struct insitu__store *s, const 
     x->n = o->n;
     return INSITU_OK;
   }
-  *array = insitu__icechunk_chunk_of(&ic->tree, key, index);
-  if (*array) *entry = insitu__icechunk_covers(&ic->tree, *array, index);
+  *array = insitu__ice_chunk_of(&ic->tree, key, index);
+  if (*array) *entry = insitu__ice_covers(&ic->tree, *array, index);
   return *entry ? INSITU_OK : INSITU_E_NOTFOUND;
 }
 
@@ -26525,7 +26548,7 @@ static const char *insitu__icechunk_url(
   const char *name = location + 6;
   uint64_t n = strcspn(name, "/");
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(ic->container); i++) {
-    const struct insitu__icechunk_container *c = &ic->container[i];
+    const struct insitu__ice_container *c = &ic->container[i];
     if (strncmp(c->name, name, n) || c->name[n]) continue;
     int length = snprintf(room, INSITU__MAX_KEY, "%s%s", c->prefix, name + n + (name[n] == '/'));
     if (length >= 0 && length < INSITU__MAX_KEY) return room;
@@ -26541,9 +26564,9 @@ static const char *insitu__icechunk_url(
 /* Resolves a virtual chunk. now: on any thread, by stores that are open; any error means that the
  * reactor thread is to do it. */
 static insitu_status insitu__icechunk_virtual(struct insitu__icechunk *ic,
-    const struct insitu__icechunk_manifest *m, const struct insitu__icechunk_chunk *c, bool now,
+    const struct insitu__ice_manifest *m, const struct insitu__ice_chunk *c, bool now,
     struct insitu__store_extent *x, insitu_error *err) {
-  const struct insitu__icechunk_target *t = &m->target[insitu__base_load32(c->id)];
+  const struct insitu__ice_target *t = &m->target[insitu__base_load32(c->id)];
   char made[INSITU__MAX_KEY];
   const char *url = insitu__icechunk_url(ic, m->text.text + t->url, made, err);
   if (!url) return INSITU_E_UNSUPPORTED;
@@ -26572,35 +26595,35 @@ static insitu_status insitu__icechunk_virtual(struct insitu__icechunk *ic,
 /* Resolves a chunk by the table of its manifest, which is pinned, and no longer is afterwards,
  * unless the extent has bytes of it. now: see insitu__icechunk_virtual. */
 static insitu_status insitu__icechunk_place(struct insitu__store *s,
-    const struct insitu__icechunk_array *a, const uint32_t *index, struct insitu__icechunk_entry *e,
-    bool now, struct insitu__store_extent *x, insitu_error *err) {
+    const struct insitu__ice_array *a, const uint32_t *index, struct insitu__ice_entry *e, bool now,
+    struct insitu__store_extent *x, insitu_error *err) {
   struct insitu__icechunk *ic = s->own;
   insitu_status status;
-  const struct insitu__icechunk_chunk *c =
-      insitu__icechunk_manifest_find(e->table, a->node, a->n_dims, index, &status);
+  const struct insitu__ice_chunk *c =
+      insitu__ice_manifest_find(e->table, a->node, a->n_dims, index, &status);
   if (status == INSITU_E_CORRUPT)
-    insitu__icechunk_damaged("its manifest has indexes of another number of axes", err);
+    insitu__ice_damaged("its manifest has indexes of another number of axes", err);
   if (!status && !c) status = INSITU_E_NOTFOUND;
 
-  uint64_t length = c ? insitu__icechunk_load48(c->length) : 0;
+  uint64_t length = c ? insitu__ice_load48(c->length) : 0;
   unsigned kind = (unsigned)(length >> 46);
   if (!status) {
-    x->n = length & (INSITU__ICECHUNK_LENGTH - 1);
-    x->offset = insitu__icechunk_load48(c->offset);
+    x->n = length & (INSITU__ICE_LENGTH - 1);
+    x->offset = insitu__ice_load48(c->offset);
   }
-  if (!status && kind == INSITU__ICECHUNK_INLINE) {
+  if (!status && kind == INSITU__ICE_INLINE) {
     x->bytes = (const unsigned char *)e->table->text.text + insitu__base_load64(c->id);
     x->member = e;
     return INSITU_OK;
   }
-  if (!status && kind == INSITU__ICECHUNK_VIRTUAL)
+  if (!status && kind == INSITU__ICE_VIRTUAL)
     status = insitu__icechunk_virtual(ic, e->table, c, now, x, err);
   else if (!status) {
     x->base = &ic->base;
     x->key = x->room;
     x->fixed = true;
     memcpy(x->room, "chunks/", 7);
-    insitu__icechunk_id_text(c->id, x->room + 7);
+    insitu__ice_id_text(c->id, x->room + 7);
   }
   insitu__icechunk_unpin(ic, e);
   return status;
@@ -26610,8 +26633,8 @@ static insitu_status insitu__icechunk_place(struct insitu__store *s,
 static insitu_status insitu__icechunk_resolve_await(struct insitu__store *s, const char *key,
     uint64_t offset, uint64_t room, struct insitu__store_tag *tag, struct insitu__store_extent *x,
     insitu_error *err) {
-  const struct insitu__icechunk_array *array;
-  struct insitu__icechunk_entry *entry;
+  const struct insitu__ice_array *array;
+  struct insitu__ice_entry *entry;
   uint32_t index[INSITU__MAX_DIMS];
   (void)offset;
   (void)room;
@@ -26624,8 +26647,8 @@ static insitu_status insitu__icechunk_resolve_await(struct insitu__store *s, con
 /* See struct insitu__store_ops. */
 static insitu_status insitu__icechunk_resolve_now(
     struct insitu__store *s, const char *key, struct insitu__store_extent *x) {
-  const struct insitu__icechunk_array *array;
-  struct insitu__icechunk_entry *entry;
+  const struct insitu__ice_array *array;
+  struct insitu__ice_entry *entry;
   uint32_t index[INSITU__MAX_DIMS];
   if (insitu__icechunk_find(s, key, x, &array, index, &entry)) return INSITU_TIMEOUT;
   if (!entry) return INSITU_OK;
@@ -26636,19 +26659,19 @@ static insitu_status insitu__icechunk_resolve_now(
 /* See struct insitu__store_ops: the bytes of a manifest were copied. */
 static void insitu__icechunk_release(
     struct insitu__store *s, const struct insitu__store_extent *x) {
-  if (x->member) insitu__icechunk_unpin(s->own, (struct insitu__icechunk_entry *)x->member);
+  if (x->member) insitu__icechunk_unpin(s->own, (struct insitu__ice_entry *)x->member);
 }
 
 /* -- opening and closing -- */
 
 static void insitu__icechunk_close(struct insitu__store *s) {
   struct insitu__icechunk *ic = s->own;
-  insitu__icechunk_tree_free(&ic->tree);
-  insitu__icechunk_file_free(&ic->file);
+  insitu__ice_tree_free(&ic->tree);
+  insitu__ice_file_free(&ic->file);
   insitu__virtual_close(&ic->pool); /* its stores use the connections of the base store */
   insitu__store_close(&ic->base);
   pthread_mutex_destroy(&ic->lock);
-  insitu__icechunk_containers_free(&ic->container);
+  insitu__ice_containers_free(&ic->container);
   insitu__mem_free(ic->ref);
   insitu__mem_free(ic);
 }
@@ -26658,7 +26681,7 @@ static void insitu__icechunk_close(struct insitu__store *s) {
 static uint64_t insitu__icechunk_all_bytes(const struct insitu__icechunk *ic) {
   uint64_t sum = 1u << 20;
   for (uint64_t i = 0; i < ic->tree.n_entries; i++) {
-    const struct insitu__icechunk_entry *e = &ic->tree.entry[i];
+    const struct insitu__ice_entry *e = &ic->tree.entry[i];
     uint64_t most = insitu__codec_add_saturating(128 * e->chunks, (256u << 10));
     if (e->bytes > UINT64_MAX / 16) return UINT64_MAX;
     sum = insitu__codec_add_saturating(sum, insitu__codec_add_saturating(most, 16 * e->bytes));
@@ -26683,7 +26706,7 @@ static const struct insitu__store_ops insitu__icechunk_ops = {
     .release = insitu__icechunk_release,
     .keep = insitu__icechunk_keep,
     .verify = insitu__virtual_verify,
-    .container = INSITU__ICECHUNK_BAD,
+    .container = INSITU__ICE_BAD,
 };
 
 /* What opening looks for. Lives on the opening coroutine's stack. */
@@ -26691,10 +26714,10 @@ struct insitu__icechunk_opening {
   struct insitu__store *base;
   int by;          /* INSITU__ICECHUNK_BY_... */
   const char *ref; /* branch, tag or id */
-  unsigned char id[INSITU__ICECHUNK_ID];
-  struct insitu__icechunk_file file; /* repo, then the snapshot */
-  struct insitu__icechunk_tree tree;
-  struct insitu__icechunk_container *container; /* array */
+  unsigned char id[INSITU__ICE_ID];
+  struct insitu__ice_file file; /* repo, then the snapshot */
+  struct insitu__ice_tree tree;
+  struct insitu__ice_container *container; /* array */
   bool none;            /* there is no repository */
   insitu_status status; /* of the job */
   insitu_error *err;
@@ -26710,7 +26733,7 @@ static insitu_status insitu__icechunk_get_await(
     struct insitu__icechunk_opening *o, const char *key, uint64_t limit, insitu_error *err) {
   insitu_error cause;
   insitu__error_clear(&cause);
-  insitu__icechunk_file_free(&o->file);
+  insitu__ice_file_free(&o->file);
   insitu_status status =
       insitu__store_get_whole_await(o->base, key, limit, &o->file.text, &o->file.n, &cause);
   if (status < 0 && status != INSITU_E_NOTFOUND) insitu__error_copy(err, &cause);
@@ -26729,39 +26752,39 @@ static insitu_status insitu__icechunk_failed(const struct insitu__icechunk_openi
 static void insitu__icechunk_repo_job(void *arg, unsigned worker) {
   struct insitu__icechunk_opening *o = arg;
   (void)worker;
-  o->status = insitu__icechunk_file_open(
-      &o->file, INSITU__ICECHUNK_REPO, INSITU__MAX_REPO, "INSITU__MAX_REPO", o->err);
-  if (!o->status) o->status = insitu__icechunk_repo_online(&o->file.b, o->err);
-  if (!o->status && !insitu__icechunk_containers(&o->file.b, &o->container))
-    o->status = insitu__icechunk_no_memory(o->err);
+  o->status = insitu__ice_file_open(
+      &o->file, INSITU__ICE_REPO, INSITU__MAX_REPO, "INSITU__MAX_REPO", o->err);
+  if (!o->status) o->status = insitu__ice_repo_online(&o->file.b, o->err);
+  if (!o->status && !insitu__ice_containers(&o->file.b, &o->container))
+    o->status = insitu__ice_no_memory(o->err);
   if (o->status || o->by == INSITU__ICECHUNK_BY_ID) return;
-  o->status = insitu__icechunk_repo_find(
-      &o->file.b, o->by == INSITU__ICECHUNK_BY_TAG, o->ref, o->id, o->err);
+  o->status =
+      insitu__ice_repo_find(&o->file.b, o->by == INSITU__ICECHUNK_BY_TAG, o->ref, o->id, o->err);
 }
 
 /* On a worker: decodes and parses the snapshot. */
 static void insitu__icechunk_snapshot_job(void *arg, unsigned worker) {
   struct insitu__icechunk_opening *o = arg;
-  unsigned char id[INSITU__ICECHUNK_ID];
+  unsigned char id[INSITU__ICE_ID];
   (void)worker;
-  o->status = insitu__icechunk_file_open(
-      &o->file, INSITU__ICECHUNK_SNAPSHOT, INSITU__MAX_SNAPSHOT, "INSITU__MAX_SNAPSHOT", o->err);
-  if (!o->status) o->status = insitu__icechunk_tree_parse(&o->tree, &o->file.b, id, o->err);
+  o->status = insitu__ice_file_open(
+      &o->file, INSITU__ICE_SNAPSHOT, INSITU__MAX_SNAPSHOT, "INSITU__MAX_SNAPSHOT", o->err);
+  if (!o->status) o->status = insitu__ice_tree_parse(&o->tree, &o->file.b, id, o->err);
   if (!o->status && memcmp(id, o->id, sizeof id))
-    o->status = insitu__icechunk_damaged("it has another id than its name says", o->err);
+    o->status = insitu__ice_damaged("it has another id than its name says", o->err);
 }
 
 /* Collects the names of branches or tags from a listing of refs/. */
 struct insitu__icechunk_listing {
   const char *prefix; /* "branch." or "tag." */
-  struct insitu__icechunk_names names;
+  struct insitu__ice_names names;
 };
 
 static void insitu__icechunk_listed(void *to, const char *name, bool is_directory) {
   struct insitu__icechunk_listing *l = to;
   uint64_t n = strlen(l->prefix);
   if (is_directory && !strncmp(name, l->prefix, n))
-    insitu__icechunk_names_add(&l->names, name + n, strlen(name + n));
+    insitu__ice_names_add(&l->names, name + n, strlen(name + n));
 }
 
 /* A tag of version 1 keeps its file when it is deleted, and gets another one beside it. */
@@ -26790,7 +26813,7 @@ static insitu_status insitu__icechunk_refs_await(
   if (!strchr(o->ref, '/') && n > 0 && (size_t)n < sizeof key - 16)
     status = insitu__icechunk_get_await(o, key, INSITU__MAX_META, &cause);
   if (!status) {
-    status = insitu__icechunk_ref_parse(o->file.text, o->file.n, o->id, &cause);
+    status = insitu__ice_ref_parse(o->file.text, o->file.n, o->id, &cause);
     if (status < 0) return insitu__icechunk_failed(o, key, &cause, err);
     return tag ? insitu__icechunk_tag_await(o, err) : INSITU_OK;
   }
@@ -26812,7 +26835,7 @@ static insitu_status insitu__icechunk_refs_await(
   }
   insitu__store_list_await(o->base, "refs", insitu__icechunk_listed, &l, NULL);
   insitu__error_clear(&cause);
-  insitu__icechunk_no_ref(tag ? "tag" : "branch", o->ref, &l.names, &cause);
+  insitu__ice_no_ref(tag ? "tag" : "branch", o->ref, &l.names, &cause);
   return insitu__icechunk_failed(o, "refs", &cause, err);
 }
 
@@ -26827,8 +26850,7 @@ static insitu_status insitu__icechunk_ref_await(
     return status;
   }
 
-  bool foreign =
-      o->file.n < INSITU__ICECHUNK_HEAD || memcmp(o->file.text, INSITU__ICECHUNK_MAGIC, 12);
+  bool foreign = o->file.n < INSITU__ICE_HEAD || memcmp(o->file.text, INSITU__ICE_MAGIC, 12);
   if (!status && !foreign) {
     o->err = &cause;
     insitu__reactor_work_await(o->base->reactor, insitu__icechunk_repo_job, o);
@@ -26862,7 +26884,7 @@ static bool insitu__icechunk_wrap(struct insitu__store *s, struct insitu__icechu
   ic->container = o->container;
   o->container = NULL;
   memcpy(ic->id, o->id, sizeof ic->id);
-  insitu__icechunk_id_text(ic->id, ic->name);
+  insitu__ice_id_text(ic->id, ic->name);
   ic->limit =
       s->desc && s->desc->memory_budget ? s->desc->memory_budget / 8 : INSITU__ICECHUNK_KEEP;
   pthread_mutex_init(&ic->lock, NULL);
@@ -26896,11 +26918,11 @@ static insitu_status insitu__icechunk_pool(struct insitu__store *s, insitu_error
 /* Reads the snapshot that was found, and makes *s the repository as of it. */
 static insitu_status insitu__icechunk_snapshot_await(
     struct insitu__store *s, struct insitu__icechunk_opening *o, insitu_error *err) {
-  char key[sizeof "snapshots/" + INSITU__ICECHUNK_NAME] = "snapshots/";
+  char key[sizeof "snapshots/" + INSITU__ICE_NAME] = "snapshots/";
   bool named = o->by != INSITU__ICECHUNK_BY_ID;
   insitu_error cause;
   insitu__error_clear(&cause);
-  insitu__icechunk_id_text(o->id, key + strlen(key));
+  insitu__ice_id_text(o->id, key + strlen(key));
   insitu_status status = insitu__icechunk_get_await(o, key, INSITU__MAX_SNAPSHOT, err);
   if (status == INSITU_E_NOTFOUND)
     return insitu__error_set(err, status,
@@ -26960,7 +26982,7 @@ static insitu_status insitu__icechunk_open_await(
   bool asked = o.ref;
   if (status < 0) return status;
   if (!asked) o.ref = "main";
-  if (o.by == INSITU__ICECHUNK_BY_ID && !insitu__icechunk_id_parse(o.ref, o.id))
+  if (o.by == INSITU__ICECHUNK_BY_ID && !insitu__ice_id_parse(o.ref, o.id))
     return insitu__error_set(err, INSITU_E_ARG,
         "store '%.250s', option 'snapshot': '%.100s' is no id of a snapshot, which has 20 digits "
         "and letters; copy it from the history that Icechunk prints, or leave it out",
@@ -26974,9 +26996,9 @@ static insitu_status insitu__icechunk_open_await(
         "read; check the url, or leave the option '%s' out",
         s->url, insitu__settings_versions[o.by]);
   if (!status && !o.none) status = insitu__icechunk_snapshot_await(s, &o, err);
-  insitu__icechunk_tree_free(&o.tree);
-  insitu__icechunk_file_free(&o.file);
-  insitu__icechunk_containers_free(&o.container);
+  insitu__ice_tree_free(&o.tree);
+  insitu__ice_file_free(&o.file);
+  insitu__ice_containers_free(&o.container);
   return status;
 }
 
@@ -50637,7 +50659,7 @@ _Static_assert(INSITU__PASS_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_stat
 
 /* Versions 5 and 6 are 3 and 4 of a snapshot of an Icechunk repository: its id stands in place of
  * the upper halves of the three hashes. */
-static void insitu__pass_state_id(const unsigned char *b, unsigned char id[INSITU__ICECHUNK_ID]) {
+static void insitu__pass_state_id(const unsigned char *b, unsigned char id[INSITU__ICE_ID]) {
   for (int k = 0; k < 3; k++) memcpy(id + 4 * k, b + INSITU__PASS_STATE_GEOMETRY + 8 * k + 4, 4);
 }
 
@@ -50768,15 +50790,15 @@ static bool insitu__pass_state_open(const insitu_state *state, struct insitu__pa
  * or 5. */
 static insitu_status insitu__pass_state_snapshot(
     const unsigned char *theirs, const unsigned char *ours, insitu_error *err) {
-  unsigned char id[INSITU__ICECHUNK_ID], own[INSITU__ICECHUNK_ID];
-  char one[INSITU__ICECHUNK_NAME], other[INSITU__ICECHUNK_NAME];
+  unsigned char id[INSITU__ICE_ID], own[INSITU__ICE_ID];
+  char one[INSITU__ICE_NAME], other[INSITU__ICE_NAME];
   insitu__pass_state_id(theirs, id);
   insitu__pass_state_id(ours, own);
   if (theirs[6] == 3 && ours[6] == 3) return INSITU_OK;
   if (theirs[6] == ours[6] && !memcmp(id, own, sizeof id)) return INSITU_OK;
 
-  insitu__icechunk_id_text(id, one);
-  insitu__icechunk_id_text(own, other);
+  insitu__ice_id_text(id, one);
+  insitu__ice_id_text(own, other);
   if (theirs[6] == 3)
     return insitu__error_set(err, INSITU_E_STATE,
         "restore: the state was taken of an archive that is no Icechunk repository, and this is "

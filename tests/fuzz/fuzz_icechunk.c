@@ -7,17 +7,17 @@
 #include "insitubatch.h"
 #include "fuzz.h"
 
-static void manifest(struct insitu__icechunk_buffer *b) {
+static void manifest(struct insitu__ice_buffer *b) {
   insitu_error err = {0};
   insitu_status status;
   uint64_t room = 1 << 20;
-  struct insitu__icechunk_manifest *m = insitu__icechunk_manifest_parse(b, room, &status, &err);
+  struct insitu__ice_manifest *m = insitu__ice_manifest_parse(b, room, &status, &err);
   FUZZ_HOLDS(!m == (status < 0) && (status >= 0 || err.message[0]));
   if (!m) return;
 
   FUZZ_HOLDS(m->bytes <= room);
   for (uint64_t p = 0; p < m->n_parts; p++) {
-    const struct insitu__icechunk_part *part = &m->part[p];
+    const struct insitu__ice_part *part = &m->part[p];
     FUZZ_HOLDS(part->first + part->n <= m->n_chunks);
     for (uint64_t i = 0; i < part->n; i++) {
       uint32_t index[INSITU__MAX_DIMS] = {0};
@@ -30,29 +30,29 @@ static void manifest(struct insitu__icechunk_buffer *b) {
           left /= kept[part->n_dims + d];
         }
       }
-      const struct insitu__icechunk_chunk *c =
-          insitu__icechunk_manifest_find(m, part->node, part->n_dims, index, &status);
+      const struct insitu__ice_chunk *c =
+          insitu__ice_manifest_find(m, part->node, part->n_dims, index, &status);
       FUZZ_HOLDS(c == &m->chunk[part->first + i] && !status);
-      uint64_t n = insitu__icechunk_load48(c->length), kind = n >> 46;
-      n &= INSITU__ICECHUNK_LENGTH - 1;
-      if (kind == INSITU__ICECHUNK_INLINE) {
+      uint64_t n = insitu__ice_load48(c->length), kind = n >> 46;
+      n &= INSITU__ICE_LENGTH - 1;
+      if (kind == INSITU__ICE_INLINE) {
         uint64_t at = insitu__base_load64(c->id);
         FUZZ_HOLDS(at <= m->text.n && n <= m->text.n - at);
-      } else if (kind == INSITU__ICECHUNK_VIRTUAL) {
+      } else if (kind == INSITU__ICE_VIRTUAL) {
         uint64_t number = insitu__base_load32(c->id);
         FUZZ_HOLDS(number < INSITU__ARRAY_LEN(m->target));
         FUZZ_HOLDS(m->target[number].url < m->text.n);
       }
     }
   }
-  insitu__icechunk_manifest_free(m);
+  insitu__ice_manifest_free(m);
 }
 
-static void snapshot(struct insitu__icechunk_buffer *b) {
-  struct insitu__icechunk_tree t = {0};
+static void snapshot(struct insitu__ice_buffer *b) {
+  struct insitu__ice_tree t = {0};
   insitu_error err = {0};
-  unsigned char id[INSITU__ICECHUNK_ID];
-  insitu_status status = insitu__icechunk_tree_parse(&t, b, id, &err);
+  unsigned char id[INSITU__ICE_ID];
+  insitu_status status = insitu__ice_tree_parse(&t, b, id, &err);
   FUZZ_HOLDS(status >= 0 || err.message[0]);
   for (uint64_t i = 0; !status && i < t.n_objects; i++) {
     const insitu_object *o = t.sorted[i];
@@ -62,7 +62,7 @@ static void snapshot(struct insitu__icechunk_buffer *b) {
     FUZZ_HOLDS(!i || insitu__store_order(t.sorted[i - 1]->key, o->key) < 0);
   }
   for (uint64_t k = 0; !status && k < t.n_arrays; k++) {
-    const struct insitu__icechunk_array *a = &t.array[k];
+    const struct insitu__ice_array *a = &t.array[k];
     for (uint64_t i = 0; i < insitu__base_min(a->n, 64); i++) {
       const uint32_t *box = t.box + t.cover[a->first + i].box;
       char key[INSITU__MAX_KEY + 256];
@@ -73,49 +73,47 @@ static void snapshot(struct insitu__icechunk_buffer *b) {
         n += snprintf(key + n, sizeof key - (size_t)n, "/%u", box[2 * d]);
         empty |= box[2 * d] == box[2 * d + 1];
       }
-      if (insitu__icechunk_chunk_of(&t, key, index) != a)
-        continue; /* a path that ends in numbers */
-      const struct insitu__icechunk_entry *e = insitu__icechunk_covers(&t, a, index);
+      if (insitu__ice_chunk_of(&t, key, index) != a) continue; /* a path that ends in numbers */
+      const struct insitu__ice_entry *e = insitu__ice_covers(&t, a, index);
       FUZZ_HOLDS(e || empty);
     }
   }
-  insitu__icechunk_tree_free(&t);
+  insitu__ice_tree_free(&t);
 }
 
-static void repo(struct insitu__icechunk_buffer *b) {
-  struct insitu__icechunk_container *all = NULL;
+static void repo(struct insitu__ice_buffer *b) {
+  struct insitu__ice_container *all = NULL;
   insitu_error err = {0};
-  unsigned char id[INSITU__ICECHUNK_ID];
-  insitu_status status = insitu__icechunk_repo_online(b, &err);
+  unsigned char id[INSITU__ICE_ID];
+  insitu_status status = insitu__ice_repo_online(b, &err);
   FUZZ_HOLDS(status >= 0 || err.message[0]);
-  insitu__icechunk_containers(b, &all);
-  insitu__icechunk_containers_free(&all);
+  insitu__ice_containers(b, &all);
+  insitu__ice_containers_free(&all);
   for (int tag = 0; tag < 2; tag++) {
     insitu__error_clear(&err);
-    status = insitu__icechunk_repo_find(b, tag, tag ? "v1" : "main", id, &err);
+    status = insitu__ice_repo_find(b, tag, tag ? "v1" : "main", id, &err);
     FUZZ_HOLDS(status >= 0 || err.message[0]);
   }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (!n) return 0;
-  struct insitu__icechunk_buffer b = {data + 1, n - 1, false};
-  struct insitu__icechunk_file file = {0};
-  static const unsigned type[] = {
-      INSITU__ICECHUNK_MANIFEST, INSITU__ICECHUNK_SNAPSHOT, INSITU__ICECHUNK_REPO};
+  struct insitu__ice_buffer b = {data + 1, n - 1, false};
+  struct insitu__ice_file file = {0};
+  static const unsigned type[] = {INSITU__ICE_MANIFEST, INSITU__ICE_SNAPSHOT, INSITU__ICE_REPO};
   unsigned what = data[0] % 3;
   if (data[0] & 4) { /* a whole file */
     insitu_error err = {0};
     file.text = malloc(n);
     memcpy(file.text, data + 1, n - 1);
     file.n = n - 1;
-    insitu_status status = insitu__icechunk_file_open(&file, type[what], 1 << 22, "a limit", &err);
+    insitu_status status = insitu__ice_file_open(&file, type[what], 1 << 22, "a limit", &err);
     FUZZ_HOLDS(status >= 0 || err.message[0]);
-    b = status < 0 ? (struct insitu__icechunk_buffer){data, 0, false} : file.b;
+    b = status < 0 ? (struct insitu__ice_buffer){data, 0, false} : file.b;
   }
   if (what == 0) manifest(&b);
   else if (what == 1) snapshot(&b);
   else repo(&b);
-  insitu__icechunk_file_free(&file);
+  insitu__ice_file_free(&file);
   return 0;
 }

@@ -391,19 +391,19 @@ static void unpack_all(void) {
   for (uint64_t i = 0; i < n_objects; i++) {
     if (!is_file(&objects[i], "snapshots/")) continue;
     unsigned char *p = (unsigned char *)(uintptr_t)objects[i].bytes + 39;
-    struct insitu__icechunk_buffer b = {p, objects[i].n - 39, false};
-    struct insitu__icechunk_table root = insitu__icechunk_root(&b), info;
-    struct insitu__icechunk_vector one = insitu__icechunk_vector(&root, 6, 32);
-    struct insitu__icechunk_vector two = insitu__icechunk_vector(&root, 7, 4);
+    struct insitu__ice_buffer b = {p, objects[i].n - 39, false};
+    struct insitu__ice_table root = insitu__ice_root(&b), info;
+    struct insitu__ice_vector one = insitu__ice_vector(&root, 6, 32);
+    struct insitu__ice_vector two = insitu__ice_vector(&root, 7, 4);
     for (uint64_t k = 0; k < one.n + two.n; k++) {
       uint64_t id = one.at + 32 * k, size = id + 16;
       char key[64] = "manifests/";
       if (k >= one.n) {
-        info = insitu__icechunk_element(&b, two, k - one.n);
-        id = insitu__icechunk_field(&info, 0, 12);
-        size = insitu__icechunk_field(&info, 1, 8);
+        info = insitu__ice_element(&b, two, k - one.n);
+        id = insitu__ice_field(&info, 0, 12);
+        size = insitu__ice_field(&info, 1, 8);
       }
-      insitu__icechunk_id_text(p + id, key + 10);
+      insitu__ice_id_text(p + id, key + 10);
       for (uint64_t m = 0; m < n_objects; m++)
         if (!strcmp(objects[m].key, key)) support_store64(p + size, objects[m].n);
     }
