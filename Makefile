@@ -28,6 +28,7 @@ VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak
 LIBS_test_blosc = -lblosc
 LIBS_test_grids = -lblosc
 LIBS_test_index = $(shell CC='$(CC)' tools/optional)
+LIBS_test_grib = $(LIBS_test_index)
 LIBS_test_part = -lblosc
 LIBS_test_parts = -lblosc
 LIBS_test_part_reads = -lblosc
@@ -44,12 +45,12 @@ TESTS    = $(LONG_TESTS) $(filter-out $(LONG_TESTS), $(basename $(notdir $(wildc
 PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_http test_kerchunk \
   test_map test_moments test_order test_part test_plan test_receipt test_rule test_select test_server test_sign test_text \
   test_time test_tune test_zarr
-IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_pictures test_tool_runs test_index, $(TESTS))
+IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_pictures test_tool_runs test_grib test_index, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
 # Those that only a compile of their own can make: with other macros than the others, or nothing of the header
-ALONE_TESTS = test_codec_core test_codec_zlib test_coro test_cudasim test_opmath test_opmath_scalar test_server
+ALONE_TESTS = test_codec_core test_codec_zlib test_coro test_cudasim test_grib test_opmath test_opmath_scalar test_server
 # Those that call only what is public, which is all that their files say: they are linked with the implementation
 LINKED_TESTS := $(filter-out $(ALONE_TESTS), $(basename $(notdir $(shell grep -L INSITU_IMPLEMENTATION tests/*/test_*.c))))
 CUDA_TESTS = test_cudasim test_cuda test_device

@@ -694,7 +694,8 @@
  *              int64); S, U and raw bytes of fixed size (bytes or code points, along one more axis,
  *              the last); strings of any length, which insitu_read_strings reads and no batch holds
  *   codecs     blosc (version 1: lz4, zstd, blosclz, zlib, snappy inside; byte and bit shuffle),
- *              zstd, lz4, gzip, zlib, bz2; your own (desc.codecs)
+ *              zstd, lz4, gzip, zlib, bz2; your own (desc.codecs); GRIB messages, by eccodes:
+ *              `grib` and `gribberish`, with their keys var, north_up, adjust_longitude_range
  *   checksums  crc32c, crc32, adler32, fletcher32
  *   filters    shuffle, delta, fixedscaleoffset, quantize, bitround, astype and packbits as
  *              numcodecs decodes them (with numpy 2's promotion); v3's transpose; packbits of bool
@@ -1025,6 +1026,9 @@
  *                           and deflated members of zip files; link -lz
  *   INSITU_WITH_BZIP2       bz2; link -lbz2
  *   INSITU_WITH_SNAPPY      snappy inside blosc; link -lsnappy
+ *   INSITU_WITH_ECCODES     chunks that are GRIB messages, by eccodes, one at a time; link
+ *                           -leccodes. With INSITU_ECCODES_THREADS, too, side by side: for builds
+ *                           of eccodes with threads, as Debian's is
  *   INSITU_WITH_OPENSSL     service accounts of Google Cloud (RS256); link -lcrypto
  *   INSITU_WITH_CUDA        batches on CUDA devices, see DEVICES; cuda_runtime_api.h of CUDA 11 or
  *                           later; link -lcudart
@@ -1169,6 +1173,7 @@
  *   >>compressors blosc, zstd, lz4, gzip, zlib, bz2, checksums, byte and bit unshuffle
  *   >>filters    delta, packbits, casts and other filters: configurations, decoding
  *   >>shards     the index of a shard, inner chunks to their places
+ *   >>grib      GRIB messages as chunks, through eccodes (INSITU_WITH_ECCODES)
  *   >>chain      codecs by name, metadata to chains, sizes, scratch, decoding
  *   >>store      where objects live: the interface, reads over extents, directories, memory
  *   >>remote     objects of servers: retries, resuming, what answers mean
@@ -14348,7 +14353,7 @@ __attribute__((unused)) static void insitu__cloud_describe(
 #endif
 
 /* >>codec -------------------------------------------------------------------------------------- */
-/* What the sections of codecs share. Five sections turn stored chunks into decoded bytes:
+/* What the sections of codecs share. Six sections turn stored chunks into decoded bytes:
  *
  *   metadata --chain_read--> codecs ----------------- scratch_reserve --> scratch
  *                              |                                             |
@@ -14360,6 +14365,7 @@ __attribute__((unused)) static void insitu__cloud_describe(
  *   >>compressors  bytes to bytes: decompressors, checksums, unshuffles
  *   >>filters      elements to elements: their configurations and decoders
  *   >>shards       the index of a shard; an inner chunk to its box in the shard
+ *   >>grib         GRIB messages, where eccodes is there
  *   >>chain        finds codecs by name; reads metadata; runs the stages of a chain
  *
  * State: struct insitu__codec_scratch, one for each worker, reused; nothing else. Any thread may
@@ -17004,6 +17010,206 @@ static void insitu__shard_place(
   insitu__codec_copy_box(shard->ndim, shard->order, shard->inner, shard->item, stride, cell, to);
 }
 
+/* >>grib --------------------------------------------------------------------------------------- */
+/* One GRIB message as a chunk, decoded by eccodes: the codecs `grib` (kerchunk's, VirtualiZarr's)
+ * and `gribberish` of Zarr v2 and v3. They are entries of the table that desc.codecs makes, which
+ * >>chain looks into after the user's.
+ *
+ *   message --eccodes--> doubles in the message's own order, missing points NaN
+ *     --configuration--> rows turned north up, longitudes from -180 on (gribberish)
+ *     --> float32 or float64, whichever fills the chunk
+ *
+ *   {"var": "t2m", "dtype": "float32"}   grib: the name is of no account, but for "latitude" and
+ *                                        "longitude", which mean the coordinates of all points
+ *   {"var", "north_up", "adjust_longitude_range"}   gribberish: the latter two default to false
+ *
+ * State: one lock for the process. eccodes keeps its definitions in global memory, and only builds
+ * with threads may decode on several: INSITU_ECCODES_THREADS says that this one is such a build.
+ * Any thread may call. Nothing suspends, but a decode may wait for others. eccodes is not hardened
+ * against hostile messages: open GRIB only of sources that are trusted. */
+#ifdef INSITU_WITH_ECCODES
+#include <eccodes.h>
+
+/* Stands for missing points while eccodes decodes: no packing gives it. */
+#define INSITU__GRIB_MISSING (-1.2345e300)
+
+/* What a configuration asks for. */
+struct insitu__grib {
+  const char *values; /* the key of the numbers: "values", "latitudes", "longitudes" */
+  bool north_up, from_180;
+};
+
+#ifndef INSITU_ECCODES_THREADS
+static pthread_mutex_t insitu__grib_one = PTHREAD_MUTEX_INITIALIZER;
+#endif
+
+/* Lets no other thread into eccodes, where its build needs that. */
+static void insitu__grib_lock(void) {
+#ifndef INSITU_ECCODES_THREADS
+  pthread_mutex_lock(&insitu__grib_one);
+#endif
+}
+
+static void insitu__grib_unlock(void) {
+#ifndef INSITU_ECCODES_THREADS
+  pthread_mutex_unlock(&insitu__grib_one);
+#endif
+}
+
+/* Reads the configuration into memory that close frees. */
+static insitu_status insitu__grib_open(
+    void *user, const char *config, insitu_codec_place *place, void **state, insitu_error *err) {
+  struct insitu__text_json j;
+  char name[64] = "";
+  (void)user, (void)place;
+  struct insitu__grib *g = insitu__mem_alloc(1, sizeof *g);
+  *state = g;
+  if (!g) return insitu__error_set(err, INSITU_E_NOMEM, "no memory for its configuration");
+
+  insitu_status status = insitu__text_json_parse(&j, config, strlen(config), "codec", err);
+  if (status < 0) {
+    insitu__mem_free(g);
+    return status;
+  }
+  int c = insitu__text_json_get(&j, 0, "configuration");
+  if (c < 0) c = 0; /* of v2 */
+  insitu__text_json_string(&j, insitu__text_json_get(&j, c, "var"), name, sizeof name);
+  g->values = "values";
+  if (!strcmp(name, "latitude")) g->values = "latitudes";
+  if (!strcmp(name, "longitude")) g->values = "longitudes";
+  g->north_up = insitu__text_json_is_true(&j, insitu__text_json_get(&j, c, "north_up"));
+  g->from_180 =
+      insitu__text_json_is_true(&j, insitu__text_json_get(&j, c, "adjust_longitude_range"));
+  insitu__text_json_free(&j);
+  return INSITU_OK;
+}
+
+static void insitu__grib_close(void *state) {
+  insitu__mem_free(state);
+}
+
+/* Turns the rows of a grid round so that the first is the northernmost. */
+static insitu_status insitu__grib_turn(double *x, uint64_t rows, uint64_t columns) {
+  for (uint64_t r = 0; r < rows / 2; r++)
+    for (uint64_t c = 0; c < columns; c++) {
+      double *a = &x[r * columns + c], *b = &x[(rows - 1 - r) * columns + c], other = *a;
+      *a = *b;
+      *b = other;
+    }
+  return INSITU_OK;
+}
+
+/* Puts the columns from 180 degrees on first, where a row goes from 0 to 360; and of longitudes
+ * themselves takes 360 off. */
+static int insitu__grib_roll(
+    codes_handle *h, double *x, uint64_t rows, uint64_t columns, bool lon) {
+  double first = 0, step = 0;
+  int failed = codes_get_double(h, "longitudeOfFirstGridPointInDegrees", &first);
+  if (!failed) failed = codes_get_double(h, "iDirectionIncrementInDegrees", &step);
+  if (failed || step <= 0 || first < 0) return failed;
+
+  uint64_t from = 0; /* the first column at 180 degrees or more */
+  while (from < columns && first + (double)from * step < 180) from++;
+  for (uint64_t i = 0; lon && i < rows * columns; i++)
+    if (x[i] >= 180) x[i] -= 360;
+  if (from == 0 || from == columns) return 0;
+
+  double *row = insitu__mem_realloc(NULL, columns * sizeof *row);
+  if (!row) return CODES_OUT_OF_MEMORY;
+  for (uint64_t r = 0; r < rows; r++) {
+    memcpy(row, x + r * columns, columns * sizeof *row);
+    for (uint64_t c = 0; c < columns; c++) x[r * columns + c] = row[(c + from) % columns];
+  }
+  insitu__mem_free(row);
+  return 0;
+}
+
+/* What a configuration of gribberish asks for beside the values. */
+static int insitu__grib_arrange(
+    const struct insitu__grib *g, codes_handle *h, double *x, uint64_t n) {
+  long columns = 0, rows = 0, north = 0;
+  if (!g->north_up && !g->from_180) return 0;
+  if (codes_get_long(h, "Ni", &columns) || codes_get_long(h, "Nj", &rows) || columns <= 0 ||
+      rows <= 0 || n % (uint64_t)columns || n / (uint64_t)columns != (uint64_t)rows)
+    return CODES_GEOCALCULUS_PROBLEM; /* it has no rows and columns */
+
+  int failed = g->north_up ? codes_get_long(h, "jScansPositively", &north) : 0;
+  if (!failed && north) insitu__grib_turn(x, (uint64_t)rows, (uint64_t)columns);
+  if (failed || !g->from_180) return failed;
+  return insitu__grib_roll(
+      h, x, (uint64_t)rows, (uint64_t)columns, !strcmp(g->values, "longitudes"));
+}
+
+/* Decodes a message into memory that the caller frees. An error of eccodes. */
+static int insitu__grib_values(
+    const struct insitu__grib *g, const void *src, uint64_t n, double **out, size_t *count) {
+  codes_handle *h = codes_handle_new_from_message(NULL, src, n);
+  double *x = NULL;
+  if (!h) return CODES_INVALID_MESSAGE;
+
+  int failed = codes_set_double(h, "missingValue", INSITU__GRIB_MISSING);
+  if (!failed) failed = codes_get_size(h, g->values, count);
+  if (!failed && *count > INSITU__MAX_CHUNK / sizeof *x) failed = CODES_ARRAY_TOO_SMALL;
+  if (!failed && !(x = insitu__mem_alloc(*count, sizeof *x))) failed = CODES_OUT_OF_MEMORY;
+  if (!failed) failed = codes_get_double_array(h, g->values, x, count);
+  for (uint64_t i = 0; !failed && i < *count; i++)
+    if (x[i] == INSITU__GRIB_MISSING) x[i] = __builtin_nan("");
+  if (!failed) failed = insitu__grib_arrange(g, h, x, *count);
+  codes_handle_delete(h);
+  if (failed) insitu__mem_free(x);
+  else *out = x;
+  return failed;
+}
+
+/* See insitu_codec. Elements are float32 or float64, as the chunk has room. */
+static insitu_status insitu__grib_decode(void *user, const char *config, const void *src,
+    uint64_t n, void *dst, uint64_t cap, uint64_t *got, insitu_error *err) {
+  double *x = NULL;
+  size_t count = 0;
+  (void)config;
+
+  insitu__grib_lock();
+  int failed = insitu__grib_values(user, src, n, &x, &count);
+  insitu__grib_unlock();
+  if (failed)
+    return insitu__error_set(err, failed == CODES_OUT_OF_MEMORY ? INSITU_E_NOMEM : INSITU_E_CORRUPT,
+        "eccodes: %.300s; is it one whole GRIB message?", codes_get_error_message(failed));
+
+  bool wide = count && cap / count >= sizeof *x;
+  *got = (uint64_t)count * (wide ? 8 : 4);
+  if (*got > cap) {
+    insitu__mem_free(x);
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "the message has %zu points, more than the chunk: index the file again", count);
+  }
+  for (size_t i = 0; i < count; i++) {
+    float single = (float)x[i];
+    if (wide) memcpy((char *)dst + 8 * i, &x[i], 8);
+    else memcpy((char *)dst + 4 * i, &single, 4);
+  }
+  insitu__mem_free(x);
+  return INSITU_OK;
+}
+
+static const insitu_codec insitu__grib_codecs[] = {{.name = "grib",
+                                                       .decode = insitu__grib_decode,
+                                                       .open = insitu__grib_open,
+                                                       .close = insitu__grib_close},
+    {.name = "gribberish",
+        .decode = insitu__grib_decode,
+        .open = insitu__grib_open,
+        .close = insitu__grib_close}};
+enum { INSITU__GRIB_CODECS = 2 };
+#else
+static const insitu_codec *const insitu__grib_codecs = NULL;
+enum { INSITU__GRIB_CODECS = 0 };
+#endif
+
+/* The codec of a number: the user's, then those of GRIB. */
+static const insitu_codec *insitu__grib_or(const insitu_codec *user, uint64_t n, uint64_t i) {
+  return i < n ? &user[i] : &insitu__grib_codecs[i - n];
+}
+
 /* >>chain -------------------------------------------------------------------------------------- */
 /* A chain is the list of codecs that an array's metadata name, in decode order. This section knows
  * every codec by name, reads chains from metadata, computes how large stored chunks may be and
@@ -17094,13 +17300,13 @@ static insitu_status insitu__chain_find_user(struct insitu__chain_hooks *hooks,
   uint64_t n;
   *found = false;
 
-  for (uint64_t i = 0; hooks && i < hooks->n; i++) {
-    if (!insitu__text_json_equals(j, name, hooks->codec[i].name)) continue;
+  for (uint64_t i = 0; hooks && i < hooks->n + INSITU__GRIB_CODECS; i++) {
+    const insitu_codec *codec = insitu__grib_or(hooks->codec, hooks->n, i);
+    if (!insitu__text_json_equals(j, name, codec->name)) continue;
 
     const char *text = insitu__text_json_span(j, token, &n);
     *found = true;
-    *out = (struct insitu__codec){
-        .kind = INSITU__CODEC_USER, .user = &hooks->codec[i], .name = hooks->codec[i].name};
+    *out = (struct insitu__codec){.kind = INSITU__CODEC_USER, .user = codec, .name = codec->name};
     out->config = insitu__chain_hooks_intern(hooks, text, n);
     if (out->config) return insitu__chain_open_user(out, at, err);
 
@@ -17174,6 +17380,11 @@ static insitu_status insitu__chain_refuse_name(const char *name, insitu_error *e
   if (!strcmp(name, "cast_value") || !strcmp(name, "scale_offset"))
     return insitu__error_set(
         err, INSITU_E_CODEC, "codec \"%s\": an extension; " INSITU__CODEC_EXTENSIONS, name);
+
+  if (!strcmp(name, "grib") || !strcmp(name, "gribberish"))
+    return insitu__error_set(err, INSITU_E_CODEC,
+        "codec \"%s\": not in this build: " INSITU__CODEC_LACK("INSITU_WITH_ECCODES", "-leccodes"),
+        name);
 
   return insitu__error_set(err, INSITU_E_CODEC,
       "codec \"%s\": not known here; blosc, zstd, lz4, gzip, zlib, bz2, checksums and numcodecs' "
@@ -18801,13 +19012,13 @@ enum {
   INSITU__STORE_TILEDB,
   INSITU__STORE_FORMATS
 };
+#define INSITU__STORE_INDEX                                                                        \
+  "index it without a copy: insitu index FILE -o NAME.insitu; then open NAME.insitu"
 #define INSITU__STORE_XARRAY "convert it with xarray: open_dataset("
 static const struct insitu__store_format insitu__store_formats[INSITU__STORE_FORMATS] = {
-    {"an HDF5 or NetCDF-4 file", INSITU__STORE_XARRAY "file).to_zarr(directory)",
-        ".nc .nc4 .cdf .h5 .hdf5 .hdf .he5 "},
-    {"a NetCDF-3 file", INSITU__STORE_XARRAY "file).to_zarr(directory)", ""},
-    {"a GRIB file", INSITU__STORE_XARRAY "file, engine='cfgrib').to_zarr(directory)",
-        ".grib .grib2 .grb .grb2 .grib1 "},
+    {"an HDF5 or NetCDF-4 file", INSITU__STORE_INDEX, ".nc .nc4 .cdf .h5 .hdf5 .hdf .he5 "},
+    {"a NetCDF-3 file", INSITU__STORE_INDEX, ""},
+    {"a GRIB file", INSITU__STORE_INDEX, ".grib .grib2 .grb .grb2 .grib1 "},
     {"a TIFF or GeoTIFF file", "convert it with rioxarray: open_rasterio(file).to_zarr(directory)",
         ".tif .tiff .cog "},
     {"a Parquet file", "give the directory or the url of a Zarr archive", ".parquet .parq .pq "},

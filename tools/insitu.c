@@ -23,6 +23,7 @@
 #include "insitu/index_values.h"
 #include "insitu/index_netcdf3.h"
 #include "insitu/index_hdf5.h"
+#include "insitu/index_grib.h"
 #include "insitu/index_join.h"
 #include "insitu/index_zarr.h"
 #include "insitu/index.h"

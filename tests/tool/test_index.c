@@ -297,10 +297,13 @@ static void zarr_join(int format, bool fortran, bool big, const uint64_t *length
   index_expect_at(&where, "x", x, total * ZARR_WIDE * sizeof *x);
 }
 static void test_zarr(void **state) {
-  static const uint64_t whole[] = {8, 4, 5};
+  static const uint64_t whole[] = {8, 4, 5}, any[] = {5, 7, 3, 4, 1};
   (void)state;
   for (int format = 2; format <= 3; format++)
-    for (int k = 0; k < 4; k++) zarr_join(format, k & 1, k & 2, whole, 3);
+    for (int k = 0; k < 4; k++) {
+      zarr_join(format, k & 1, k & 2, whole, 3);
+      zarr_join(format, k & 1, k & 2, any, 5);
+    }
 }
 
 /* ---- what is refused ---- */

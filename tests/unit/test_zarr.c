@@ -1163,9 +1163,9 @@ static void other_formats(void **state) {
     const char *says;
   } file[] = {
       {"\x89HDF\r\n\x1a\n....", 12,
-          "it is an HDF5 or NetCDF-4 file, which cannot be read here; convert it with xarray"},
+          "it is an HDF5 or NetCDF-4 file, which cannot be read here; index it without a copy"},
       {"CDF\1", 4, "a NetCDF-3 file"}, {"CDF\5xx", 6, "a NetCDF-3 file"},
-      {"GRIB\0\0\0\2", 8, "engine='cfgrib'"}, {"II*\0", 4, "a TIFF or GeoTIFF file"},
+      {"GRIB\0\0\0\2", 8, "insitu index FILE"}, {"II*\0", 4, "a TIFF or GeoTIFF file"},
       {"MM\0+", 4, "a TIFF or GeoTIFF file"}, {"PAR1....PAR1", 12, "a Parquet file"},
       {"HDF", 3, "it is a file, and not a whole zip file"},
       {"CDF\3", 4, "it is a file, and not a whole zip file"}};
@@ -1176,7 +1176,7 @@ static void other_formats(void **state) {
       {"__schema/1_2_3", "", "it is a TileDB array or group"},
       {"1980.nc", "",
           "it holds '1980.nc', by its name an HDF5 or NetCDF-4 file, which cannot be read here; "
-          "convert it"},
+          "index it without a copy"},
       {"a.GRIB2", "", "a GRIB file"}, {"attributes.json", "{}", "neither zarr.json"},
       {"nc", "", "neither zarr.json"}};
   (void)state;

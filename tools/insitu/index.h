@@ -78,8 +78,8 @@ static bool index_is_archive(const char *path) {
   if (n > 4 && !strcmp(path + n - 4, ".zip")) return true;
   return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
-static int index_scan_file(
-    struct virtual_archive *v, struct virtual_file *f, const char *path, const char *folder) {
+static int index_scan_file(struct virtual_archive *v, struct virtual_file *f, const char *path,
+    const char *folder, bool *grib) {
   enum { HEAD = 1 << 20 };
   static unsigned char head[HEAD];
   struct stat st;
@@ -99,6 +99,8 @@ static int index_scan_file(
   uint64_t target = virtual_add_target(v, index_url(path, folder), (uint64_t)st.st_size,
       index_base_value ? INT64_MIN : (int64_t)st.st_mtime, NULL);
   if (target >= VIRTUAL_MAX_TARGETS) return tool_fail("more than VIRTUAL_MAX_TARGETS files");
+  *grib = format == INDEX_GRIB;
+  if (*grib) return TOOL_OK; /* all of them together: see index_gribs */
   if (format == INDEX_HDF5) return hdf5_scan(v, f, path, target);
   return netcdf3_scan(v, f, path, target);
 }
@@ -221,6 +223,16 @@ static int index_finish(struct virtual_archive *v, struct virtual_file *f) {
   if (code == TOOL_OK) index_print_summary(v, f, bytes);
   return code;
 }
+/* Messages of all files make up the variables: there is nothing to join. */
+static int index_gribs(
+    struct virtual_archive *v, struct virtual_file *file, char **path, uint64_t n, uint64_t gribs) {
+  if (gribs < n)
+    return tool_fail("some of these files are GRIB, and others are not; index them apart");
+  int code = grib_scan(v, &file[0], path, n);
+  index_select(&file[0]);
+  index_rename(&file[0]);
+  return code;
+}
 static int index_run(int argc, char **argv) {
   struct virtual_archive v = {0};
   char folder[PATH_MAX];
@@ -230,12 +242,15 @@ static int index_run(int argc, char **argv) {
   int code = index_folder(index_out, folder);
   uint64_t n = (uint64_t)argc;
   struct virtual_file *file = tool_alloc(n, sizeof *file);
+  uint64_t gribs = 0;
   for (uint64_t i = 0; code == TOOL_OK && i < n; i++) {
-    code = index_scan_file(&v, &file[i], argv[i], folder);
+    bool grib = false;
+    code = index_scan_file(&v, &file[i], argv[i], folder, &grib);
+    gribs += grib;
     index_select(&file[i]);
     index_rename(&file[i]);
   }
-  if (code == TOOL_OK) code = index_join(file, n);
+  if (code == TOOL_OK) code = gribs ? index_gribs(&v, file, argv, n, gribs) : index_join(file, n);
   if (code == TOOL_OK) code = index_finish(&v, &file[0]);
   for (uint64_t i = 0; i < n; i++) virtual_file_free(&file[i]);
   insitu__mem_free(file);
