@@ -321,9 +321,13 @@ $(BUILD)/interop/read: tests/interop/read.c $(HEADERS)
 conformance: deps-test
 	@$(MAKE) --no-print-directory $(BUILD)/conformance $(BUILD)/insitu
 	@tests/interop/conformance.sh '$(BUILD)' '$(DIR)'
+$(BUILD)/interop/files: tests/interop/files.c $(HEADERS)
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) $(TEST_FLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) $$(CC='$(CC)' tools/optional) $(TEST_LIBS)
 test-interop: deps-ci
-	@$(MAKE) --no-print-directory $(BUILD)/interop/read
+	@$(MAKE) --no-print-directory $(BUILD)/interop/read $(BUILD)/interop/files $(BUILD)/insitu
 	@CC='$(CC)' tests/interop/run '$(BUILD)'
+	@$(if $(ONLY),,tests/interop/run-files '$(BUILD)')
 
 # Real servers on this machine: one that cannot be had is skipped, and said so.
 $(BUILD)/stores/check: tests/stores/check.c tools/insitu/common.h $(HEADERS)

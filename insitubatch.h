@@ -706,6 +706,22 @@
  *              until the loader is closed
  *   grids      regular; v3's rectilinear (zarr-extensions), of any lengths along any axis: below
  *
+ *   FILES OF OTHER FORMATS, and several Zarr archives, open as one archive by an index, which the
+ *   command writes without a copy of their data:
+ *
+ *     insitu index FILE... -o NAME.insitu   HDF5 and NetCDF-4, NetCDF classic, GRIB, Zarr archives
+ *     insitu refs DIR -o NAME.insitu        references of kerchunk and VirtualiZarr in Parquet
+ *
+ *   Files are joined along an axis (time, or --join), and may differ in length along it. In all
+ *   else they must agree: types, codecs, packing. Times that count from different dates are
+ *   written in the units of the first file. Attributes stay, so that decode = INSITU_CF unpacks.
+ *   Of HDF5 deflate, shuffle, fletcher32, bzip2, blosc and zstd are decoded; arrays with other
+ *   filters, with strings of any length or of compound type are left out, and named. Contiguous
+ *   data are cut into chunks of about 1 MiB (--rows), records of NetCDF classic are a chunk each,
+ *   and so is a message of GRIB, which needs INSITU_WITH_ECCODES. The index has size and time of
+ *   each file: what has changed since is INSITU_E_CHANGED. Files are scanned where they lie on
+ *   this machine; --base names where readers find them.
+ *
  *   Of a RECTILINEAR GRID chunks differ in length, as files do that hold a month or a year each.
  *   A reference chunk is then a chunk of the array that has the longest one: fractions of a split
  *   and numbers in a manifest count these, a unit is unit_chunks neighbours of them, and the units

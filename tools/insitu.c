@@ -27,6 +27,8 @@
 #include "insitu/index_join.h"
 #include "insitu/index_zarr.h"
 #include "insitu/index.h"
+#include "insitu/refs_python.h"
+#include "insitu/refs.h"
 
 static const struct tool_command *const tool_commands[] = {
     &info_command,
@@ -39,6 +41,7 @@ static const struct tool_command *const tool_commands[] = {
     &bench_command,
     &mk_command,
     &index_command,
+    &refs_command,
     &order_command,
     &doctor_command,
 };

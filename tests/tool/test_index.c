@@ -306,6 +306,62 @@ static void test_zarr(void **state) {
     }
 }
 
+/* ---- references ---- */
+
+static unsigned char records[4096];
+static size_t records_n;
+static void record(char kind, const void *bytes, size_t n) {
+  records[records_n++] = (unsigned char)kind;
+  support_store64(records + records_n, n);
+  memcpy(records + records_n + 8, bytes, n);
+  records_n += 8 + n;
+}
+/* What stands in for Python writes the records that it would: a row in a file, one inline, one that
+ * is absent. */
+static void test_refs(void **state) {
+  static const char metadata[] = ".zgroup\0{\"zarr_format\":2}";
+  static const char array[] =
+      "x/.zarray\0{\"zarr_format\":2,\"shape\":[3,4],\"chunks\":[1,4],\"dtype\":\"<i2\",\"order\":"
+      "\"C\",\"fill_value\":7,\"filters\":null,\"compressor\":null}";
+  const int16_t want[12] = {1, 2, 3, 4, 5, 6, 7, 8, 7, 7, 7, 7};
+  unsigned char rows[8 + 64 + 8] = {2};
+  char python[300], file[300], index[300], data[20] = "12345";
+  (void)state;
+  memcpy(data + 5, want, 8);
+  snprintf(file, sizeof file, "%s", support_path("x.bin"));
+  support_write(file, data, sizeof data);
+  snprintf(python, sizeof python, "%s", support_path("python"));
+  support_write(python, "#!/bin/sh\ncat \"$3.records\"\n", 28);
+  chmod(python, 0755);
+  snprintf(index, sizeof index, "%s", support_path("r.insitu"));
+  support_store64(rows + 16, 0); /* chunk 0: target 0, offset 5, 8 bytes */
+  support_store64(rows + 24, 5);
+  support_store64(rows + 32, 8);
+  support_store64(rows + 40, 1); /* chunk 1: 8 bytes behind the rows */
+  support_store64(rows + 48, (uint64_t)-2);
+  support_store64(rows + 64, 8);
+  memcpy(rows + 72, want + 4, 8);
+  for (int damage = 0; damage < 4; damage++) {
+    char name[310];
+    records_n = 0;
+    record('M', metadata, sizeof metadata - 1);
+    if (damage != 1) record('M', array, sizeof array - 1);
+    record('A', "x", 1);
+    if (damage != 2) record('T', "x.bin", 5);
+    record('R', rows, sizeof rows - (damage == 3 ? 1 : 0));
+    record('E', "", 0);
+    snprintf(name, sizeof name, "%s.records", file);
+    support_write(name, records, records_n);
+    int code = run_tool("refs '%s' -o '%s' --python '%s'", file, index, python);
+    assert_int_equal(code, damage != 0);
+    if (damage) assert_has(run_err, "the references are damaged");
+    if (damage) continue;
+    index_expect_at(&(insitu_loader_desc){.url = index}, "x", want, sizeof want);
+  }
+  assert_int_equal(run_tool("refs '%s' -o '%s' --python '%s.no'", file, index, python), 1);
+  assert_has(run_err, "name one with --python");
+}
+
 /* ---- what is refused ---- */
 
 static void test_refused(void **state) {
@@ -559,6 +615,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_join, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_join_refused, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_zarr, support_setup, support_teardown),
+      cmocka_unit_test_setup_teardown(test_refs, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_refused, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_hdf5_filters, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_hdf5_layouts, support_setup, support_teardown)};

@@ -775,6 +775,8 @@ struct hdf5_visit {
 /* Of a dataset that is a dimension of NetCDF-4, its name under its number. */
 static void hdf5_note_dimension(struct hdf5_scan *s, hid_t id, const char *path) {
   int number;
+  char name[80]; /* variables of one axis have the number of theirs, too */
+  if (!hdf5_scale(id, name, sizeof name)) return;
   if (hdf5_integers(id, "_Netcdf4Dimid", &number, 1) != 1) return;
   if (number < 0 || number >= (int)TOOL_COUNT(s->dimension) || s->dimension[number]) return;
   s->dimension[number] = tool_copy(index_last_name(path));

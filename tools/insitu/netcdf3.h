@@ -74,10 +74,10 @@ static insitu_status netcdf3_bad(struct netcdf3_reader *r, const char *what) {
 static insitu_status netcdf3_no_memory(struct netcdf3_reader *r) {
   return insitu__error_set(r->err, INSITU_E_NOMEM, "no memory for a NetCDF header");
 }
-/* The next n bytes; NULL: there are not so many, and the reader is truncated. */
+/* The next n bytes; NULL: there are not so many, and the reader stays truncated. */
 static const unsigned char *netcdf3_take(struct netcdf3_reader *r, uint64_t n) {
   const unsigned char *p = r->bytes + r->at;
-  if (n > r->n - r->at) {
+  if (r->truncated || n > r->n - r->at) {
     r->truncated = true;
     return NULL;
   }
@@ -188,6 +188,7 @@ static insitu_status netcdf3_variable(
   if (status) return status;
   netcdf3_count(r); /* vsize: redundant, and too small for large variables */
   v->begin = netcdf3_number(r, r->far ? 8 : 4);
+  if (r->truncated) return INSITU_OK;
   v->part = netcdf3_type_bytes(v->type);
   for (unsigned k = v->record; k < v->ndim; k++)
     if (!insitu__base_mul(v->part, f->dimension[v->dim[k]].length, &v->part))
