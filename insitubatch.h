@@ -2003,6 +2003,9 @@ typedef struct insitu_stats {
   uint64_t http_requests, retries, throttled, hedges, bytes_fetched;
   /* of cache_dir: reads, or decoded chunks, that it answered, and that it did not; bytes it gave */
   uint64_t disk_hits, disk_misses, disk_bytes;
+  /* entries that it wrote, and that it did not keep: cache_budget is spent on what was used since
+   * the loader was opened, or the directory cannot be written to now */
+  uint64_t disk_written, disk_unkept;
   /* of cache_memory: uses of chunks that it answered, or that waited for a chunk that was being
    * read for it; other uses, each of which reads its chunk where rows show some of it */
   uint64_t cache_hits, cache_misses;
@@ -21206,7 +21209,8 @@ struct insitu__disk {
   /* Reads served from the disk, and others; bytes of the former. */
   atomic_uint_least64_t hits, misses, bytes;
   atomic_uint_least64_t written, evicted, failed; /* entries; steps that failed */
-  atomic_uint serial;                             /* of names in tmp */
+  atomic_uint_least64_t unkept; /* entries for which there was no room, or no writing now */
+  atomic_uint serial;           /* of names in tmp */
 };
 
 /* What an entry is of: a range of an object. Or, where form is not 0, of a decoded chunk of so many
@@ -21735,9 +21739,12 @@ static void insitu__disk_write_await(struct insitu__disk_read *r) {
   struct insitu__disk *d = r->disk;
   int64_t now = insitu__base_now();
   uint64_t charge = insitu__disk_charge(r->head + r->entry.payload);
-  if (d->read_only || !insitu__disk_keeps(d, charge) || now < d->write_again) return;
+  bool keeps = insitu__disk_keeps(d, charge);
+  if (keeps && now < d->write_again) d->unkept++;
+  if (d->read_only || !keeps || now < d->write_again) return;
   insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
   if (!r->error) d->written++;
+  else d->unkept++;
   if (r->error > 0) insitu__disk_trouble(d, "an entry cannot be written", r->error);
   bool full = r->error < 0;
   if (!full && (r->error || r->used < d->desc.budget - d->desc.budget / 32)) return;
@@ -53604,6 +53611,8 @@ static const struct insitu__describe_stat insitu__describe_list[] = {
     INSITU__DESCRIBE_FROM(disk_hits, U64, source.disk.hits),
     INSITU__DESCRIBE_FROM(disk_misses, U64, source.disk.misses),
     INSITU__DESCRIBE_FROM(disk_bytes, U64, source.disk.bytes),
+    INSITU__DESCRIBE_FROM(disk_written, U64, source.disk.written),
+    INSITU__DESCRIBE_FROM(disk_unkept, U64, source.disk.unkept),
     INSITU__DESCRIBE_COUNT(cache_hits),
     INSITU__DESCRIBE_COUNT(cache_misses),
     INSITU__DESCRIBE_COUNT(uploads),

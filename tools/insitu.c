@@ -12,6 +12,7 @@
 #include "insitu/config.h"
 #include "insitu/plan.h"
 #include "insitu/scan.h"
+#include "insitu/warm.h"
 #include "insitu/prove.h"
 #include "insitu/cat.h"
 #include "insitu/peek.h"
@@ -37,6 +38,7 @@ static const struct tool_command *const tool_commands[] = {
     &peek_command,
     &verify_command,
     &scan_command,
+    &warm_command,
     &prove_command,
     &bench_command,
     &mk_command,

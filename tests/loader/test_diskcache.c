@@ -416,6 +416,109 @@ static void offline(void **state) {
   }
 }
 
+/* ---- ranks that are killed ---- */
+
+/* A rank of two, which reads its epochs again and again until it is killed; or until it sees a
+ * wrong byte. */
+static void rank_main(insitu_loader_desc d, int32_t rank, uint64_t want) {
+  insitu_error err = {0};
+  insitu_loader *ld = NULL;
+  d.rank = rank;
+  for (int n = 0;; n++) {
+    if (insitu_loader_open(&d, &ld, &err)) {
+      fprintf(stderr, "rank %d: %s\n", rank, err.message);
+      _exit(3);
+    }
+    if (epochs_of(ld, 1) != want) _exit(2);
+    insitu_loader_close(&ld);
+  }
+}
+
+/* Ranks share a directory, with room for a part of the chunks, and are killed at any moment: no
+ * wrong byte is seen by those that live, nor by those that come after. KILLS: how often. */
+static void killed(void **state) {
+  (void)state;
+  const char *kills = getenv("KILLS"), *dir = support_path("killed_cache");
+  int n = kills ? atoi(kills) : SUPPORT_SANITIZED ? 6 : 12, status;
+  uint64_t want[2], hits = 0, misses = 0;
+  insitu_stats st;
+  const char *root = make_archive("killed", false);
+  insitu_loader_desc d = desc_of(root, NULL);
+  d.world = 2;
+  d.decode_threads = 2;
+  d.io = modes[any_mode()].io;
+  for (d.rank = 0; d.rank < 2; d.rank++) want[d.rank] = run(&d, 1, &st);
+  d.cache_dir = dir;
+  d.cache_decoded = 1;
+  d.cache_budget = 500000;
+  age();
+  for (int i = 0; i < n; i++) {
+    pid_t child[2];
+    for (int32_t c = 0; c < 2; c++) {
+      child[c] = fork();
+      if (child[c] < 0) abort(); /* kill knows -1 as everybody */
+      if (!child[c]) rank_main(d, c, want[c]);
+    }
+    long ns = (long)support_below(SUPPORT_SANITIZED ? 200000000 : 40000000);
+    nanosleep(&(struct timespec){.tv_nsec = ns}, NULL);
+    for (int c = 0; c < 2; c++) {
+      if (child[c] <= 1 || kill(child[c], SIGKILL)) abort();
+      assert_int_equal(waitpid(child[c], &status, 0), child[c]);
+      if (WIFEXITED(status))
+        fail_msg("a rank ended with %d before it was killed", WEXITSTATUS(status));
+    }
+    if (i % 4 != 3 && i + 1 < n) continue;
+    for (d.rank = 0; d.rank < 2; d.rank++) {
+      if (run(&d, 1, &st) != want[d.rank]) fail_msg("%d kills, rank %d: other bytes", i, d.rank);
+      hits += st.disk_hits;
+      misses += st.disk_misses;
+    }
+  }
+  print_message("    %d kills: %d hits, %d misses\n", 2 * n, (int)hits, (int)misses);
+  assert_true(hits > 0 && misses > 0);
+  support_remove(root);
+  support_remove(dir);
+}
+
+/* ---- a disk that is full, a directory that is read only ---- */
+
+static void unwritable(void **state) {
+  (void)state;
+  const char *root = make_archive("unwritable", false), *dir = support_path("unwritable_cache");
+  insitu_loader_desc d = desc_of(root, NULL);
+  insitu_stats st;
+  int status;
+  uint64_t want = run(&d, 1, &st);
+  d = desc_of(root, dir);
+  d.log_level = INSITU_LOG_OFF;
+  pid_t child = fork();
+  if (child < 0) abort();
+  if (!child) { /* no file may become longer than an entry's header */
+    insitu_error err = {0};
+    insitu_loader *ld = NULL;
+    signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){100, 100});
+    if (insitu_loader_open(&d, &ld, &err)) _exit(3);
+    bool same = epochs_of(ld, 1) == want;
+    st = stats_of(ld);
+    insitu_loader_close(&ld);
+    _exit(same && st.disk_written == 0 && st.disk_unkept > 0 ? 0 : 2);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFEXITED(status));
+  assert_int_equal(WEXITSTATUS(status), 0);
+
+  assert_true(run(&d, 1, &st) == want && st.disk_written > 0);
+  if (geteuid()) { /* root may write everywhere */
+    assert_int_equal(chmod(dir, 0500), 0);
+    assert_true(run(&d, 1, &st) == want);
+    assert_int_equal(st.disk_written, 0);
+    assert_int_equal(chmod(dir, 0700), 0);
+  }
+  support_remove(root);
+  support_remove(dir);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(void **state) {
@@ -444,6 +547,8 @@ int main(void) {
       cmocka_unit_test(runs),
       cmocka_unit_test(forms),
       cmocka_unit_test(offline),
+      cmocka_unit_test(killed),
+      cmocka_unit_test(unwritable),
       cmocka_unit_test(refused),
   };
   return cmocka_run_group_tests_name("diskcache", tests, support_setup, support_teardown);

@@ -1024,12 +1024,41 @@ static void scans(void **state) {
   assert_has(run_err, "no variable has an axis levle");
 }
 
+/* ---- warm ---- */
+
+static void warms(void **state) {
+  (void)state;
+  const char *d = support_dir;
+  assert_int_equal(
+      run_tool("mk '%s/warm.zarr' --shape 40,64,64 --chunks 4,64,64 --name t --data index", d), 0);
+  assert_int_equal(
+      run_tool("warm '%s/warm.zarr' --var t --cache-dir '%s/wc' --cache-decoded", d, d), 0);
+  assert_has(run_out, "32 of 32 samples read");
+  assert_has(run_out, " entries written");
+  assert_false(strstr(run_out, "full") != NULL);
+  assert_int_equal(run_tool("warm '%s/warm.zarr' --var t --cache-dir '%s/full' --cache-decoded "
+                            "--cache-budget 700Ki --split all --epochs 2",
+                       d, d),
+      0);
+  assert_has(run_out, "The cache is full");
+  assert_int_equal(run_tool("warm '%s/warm.zarr' --var t --cache-dir '%s/wc' --cache-decoded "
+                            "--json",
+                       d, d),
+      0);
+  assert_has(run_out, "\"full\": false");
+  assert_int_equal(run_tool("warm '%s/warm.zarr' --var t --cache-dir '%s/wc'", d, d), 1);
+  assert_has(run_err, "--cache-decoded");
+  assert_int_equal(run_tool("warm '%s/warm.zarr' --var t", d), 2);
+  assert_has(run_err, "--cache-dir is missing");
+  assert_int_equal(run_tool("warm '%s/warm.zarr' --var t --cache-dir c --epochs 0", d), 2);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(scans), cmocka_unit_test(test_mk_index),
-      cmocka_unit_test(test_mk_absent), cmocka_unit_test(test_cat_bytes),
-      cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather),
-      cmocka_unit_test(test_mk_coordinates), cmocka_unit_test(test_mk_wrong),
-      cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(scans), cmocka_unit_test(warms),
+      cmocka_unit_test(test_mk_index), cmocka_unit_test(test_mk_absent),
+      cmocka_unit_test(test_cat_bytes), cmocka_unit_test(test_mk_shards),
+      cmocka_unit_test(test_mk_weather), cmocka_unit_test(test_mk_coordinates),
+      cmocka_unit_test(test_mk_wrong), cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
       cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_fixed),
       cmocka_unit_test(test_config), cmocka_unit_test(test_axes),
       cmocka_unit_test(test_config_wrong), cmocka_unit_test(test_cat_npy),
