@@ -42,9 +42,9 @@ LONG_TESTS = test_remote test_part_reads test_fault test_shard test_disk test_ht
   test_tool_data test_plan test_part
 TESTS    = $(LONG_TESTS) $(filter-out $(LONG_TESTS), $(basename $(notdir $(wildcard tests/*/test_*.c))))
 # Those without threads, and those that the backend of reads may make a difference to
-PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_http test_kerchunk \
-  test_map test_moments test_order test_part test_plan test_receipt test_rule test_select test_server test_sign test_text \
-  test_time test_tune test_zarr
+PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_document test_http \
+  test_kerchunk test_map test_moments test_order test_part test_plan test_receipt test_rule test_select test_server test_sign \
+  test_text test_time test_tune test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_pictures test_tool_runs test_grib test_index, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one

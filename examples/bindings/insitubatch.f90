@@ -235,6 +235,7 @@ module insitubatch
     type(c_ptr) :: cache_dir = c_null_ptr
     integer(c_int64_t) :: cache_budget = 0
     integer(c_int32_t) :: cache_decoded = 0
+    integer(c_int32_t) :: offline = 0
     integer(c_int64_t) :: cache_memory = 0
     type(c_ptr) :: codecs = c_null_ptr
     integer(c_int64_t) :: n_codecs = 0

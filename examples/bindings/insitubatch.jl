@@ -227,6 +227,7 @@ struct insitu_loader_desc
     cache_dir::Ptr{UInt8}
     cache_budget::UInt64
     cache_decoded::Int32
+    offline::Int32
     cache_memory::UInt64
     codecs::Ptr{Cvoid}
     n_codecs::UInt64

@@ -342,6 +342,7 @@ pub struct insitu_loader_desc {
     pub cache_dir: *const c_char,
     pub cache_budget: u64,
     pub cache_decoded: i32,
+    pub offline: i32,
     pub cache_memory: u64,
     pub codecs: *const insitu_codec,
     pub n_codecs: u64,
