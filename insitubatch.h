@@ -31316,6 +31316,10 @@ typedef float insitu__ops_r_wide32 __attribute__((vector_size(32)));
 typedef double insitu__ops_r_wide64 __attribute__((vector_size(32)));
 typedef uint32_t insitu__ops_w_wide32 __attribute__((vector_size(32)));
 typedef uint64_t insitu__ops_w_wide64 __attribute__((vector_size(32)));
+typedef float insitu__ops_r_most32 __attribute__((vector_size(64)));
+typedef double insitu__ops_r_most64 __attribute__((vector_size(64)));
+typedef uint32_t insitu__ops_w_most32 __attribute__((vector_size(64)));
+typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
 #endif
 
 #if defined(__x86_64__)
@@ -31459,6 +31463,19 @@ typedef uint64_t insitu__ops_w_wide64 __attribute__((vector_size(32)));
     return insitu__ops_real_##N(insitu__ops_bits_##N(r) | sign);                                   \
   }
 
+/* The kernels of a precision: those of N, but for log1p and asinh, which are those of `functions`. */
+#define INSITU__OPS_TABLE(name, N, functions)                                                      \
+  static insitu__ops_run *const insitu__ops_runs_##name[INSITU__OPS_KINDS] = {                     \
+      [INSITU_OP_NORM] = insitu__ops_norm_run_##N,                                                 \
+      [INSITU_OP_SCALE] = insitu__ops_scale_run_##N,                                               \
+      [INSITU_OP_SHIFT] = insitu__ops_shift_run_##N,                                               \
+      [INSITU_OP_CLIP] = insitu__ops_clip_run_##N,                                                 \
+      [INSITU_OP_LOG1P] = insitu__ops_log1p_run_##functions,                                       \
+      [INSITU_OP_ASINH] = insitu__ops_asinh_run_##functions,                                       \
+      [INSITU_OP_FILL] = insitu__ops_fill_run_##N,                                                 \
+      [INSITU_OP_REPLACE] = insitu__ops_replace_run_##N,                                           \
+      [INSITU__OPS_DIVIDE] = insitu__ops_divide_run_##N};
+
 /* A kernel: v is an element, p and q are its numbers, VALUE what becomes of it. qnan: the bits of
  * the one quiet NaN. */
 #define INSITU__OPS_LOOP(N, TARGET, real, qnan, op, VALUE)                                         \
@@ -31476,6 +31493,23 @@ typedef uint64_t insitu__ops_w_wide64 __attribute__((vector_size(32)));
       memcpy(to + i, &v, sizeof v);                                                                \
     }                                                                                              \
   }
+/* The kernel of a function without numbers in the longest registers. Elements that do not fill one
+ * are left to the wide kernel. */
+#define INSITU__OPS_LOOP_MOST(N, TARGET, real, qnan, op, wide)                                     \
+  TARGET static void insitu__ops_##op##_run_##N(INSITU__OPS_PARAMETERS) {                          \
+    typedef insitu__ops_r_##N R;                                                                   \
+    typedef insitu__ops_w_##N W;                                                                   \
+    const W quiet = (W){0} + qnan;                                                                 \
+    uint64_t most = n * sizeof(real) / sizeof(R) * sizeof(R);                                      \
+    for (uint64_t i = 0; i < most; i += sizeof(R)) {                                               \
+      R v;                                                                                         \
+      memcpy(&v, from + i, sizeof v);                                                              \
+      v = insitu__ops_##op##_##N(v);                                                               \
+      v = insitu__ops_pick_##N(INSITU__OPS_MASK(W, v != v), insitu__ops_real_##N(quiet), v);       \
+      memcpy(to + i, &v, sizeof v);                                                                \
+    }                                                                                              \
+    insitu__ops_##op##_run_##wide(from + most, to + most, a, b, each, n - most / sizeof(real));    \
+  }
 #define INSITU__OPS_IF(N, is, yes, no) insitu__ops_pick_##N(INSITU__OPS_MASK(W, is), yes, no)
 #define INSITU__OPS_KERNELS(N, TARGET, real, qnan)                                                 \
   INSITU__OPS_LOOP(N, TARGET, real, qnan, norm, (v - p) / q)                                       \
@@ -31489,23 +31523,18 @@ typedef uint64_t insitu__ops_w_wide64 __attribute__((vector_size(32)));
   INSITU__OPS_LOOP(                                                                                \
       N, TARGET, real, qnan, fill, insitu__ops_pick_##N(insitu__ops_nan_##N(v), p, v))             \
   INSITU__OPS_LOOP(N, TARGET, real, qnan, replace, INSITU__OPS_IF(N, v == p, q, v))                \
-  static insitu__ops_run *const insitu__ops_runs_##N[INSITU__OPS_KINDS] = {                        \
-      [INSITU_OP_NORM] = insitu__ops_norm_run_##N,                                                 \
-      [INSITU_OP_SCALE] = insitu__ops_scale_run_##N,                                               \
-      [INSITU_OP_SHIFT] = insitu__ops_shift_run_##N,                                               \
-      [INSITU_OP_CLIP] = insitu__ops_clip_run_##N,                                                 \
-      [INSITU_OP_LOG1P] = insitu__ops_log1p_run_##N,                                               \
-      [INSITU_OP_ASINH] = insitu__ops_asinh_run_##N,                                               \
-      [INSITU_OP_FILL] = insitu__ops_fill_run_##N,                                                 \
-      [INSITU_OP_REPLACE] = insitu__ops_replace_run_##N,                                           \
-      [INSITU__OPS_DIVIDE] = insitu__ops_divide_run_##N};
-#define INSITU__OPS_32(N, TARGET, ROOT)                                                            \
+  INSITU__OPS_TABLE(N, N, N)
+#define INSITU__OPS_FUNCTIONS_32(N, TARGET, ROOT)                                                  \
   INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, INSITU__OPS_SERIES32, float, uint32_t, 23, 127,           \
-      0x3f3504f3u, 0x1.62e4p-1f, 0x1.7f7d1cp-20f, 0x1p30f)                                         \
+      0x3f3504f3u, 0x1.62e4p-1f, 0x1.7f7d1cp-20f, 0x1p30f)
+#define INSITU__OPS_FUNCTIONS_64(N, TARGET, ROOT)                                                  \
+  INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, INSITU__OPS_SERIES64, double, uint64_t, 52, 1023,         \
+      UINT64_C(0x3fe6a09e667f3bcd), 0x1.62e42fefa38p-1, 0x1.ef35793c7673p-45, 0x1p500)
+#define INSITU__OPS_32(N, TARGET, ROOT)                                                            \
+  INSITU__OPS_FUNCTIONS_32(N, TARGET, ROOT)                                                        \
   INSITU__OPS_KERNELS(N, TARGET, float, 0x7fc00000u)
 #define INSITU__OPS_64(N, TARGET, ROOT)                                                            \
-  INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, INSITU__OPS_SERIES64, double, uint64_t, 52, 1023,         \
-      UINT64_C(0x3fe6a09e667f3bcd), 0x1.62e42fefa38p-1, 0x1.ef35793c7673p-45, 0x1p500)             \
+  INSITU__OPS_FUNCTIONS_64(N, TARGET, ROOT)                                                        \
   INSITU__OPS_KERNELS(N, TARGET, double, UINT64_C(0x7ff8000000000000))
 #define INSITU__OPS_AVX2 __attribute__((target("avx2")))
 INSITU__OPS_32(base32, , INSITU__OPS_ROOT32)
@@ -31515,9 +31544,27 @@ INSITU__OPS_32(wide32, INSITU__OPS_AVX2, "vsqrtps %1, %0")
 INSITU__OPS_64(wide64, INSITU__OPS_AVX2, "vsqrtpd %1, %0")
 #endif
 
+/* AVX-512 makes log1p and asinh 1.7 times as fast (Zen 5). The other kernels wait for memory
+ * already, and stay those of AVX2. */
+#ifdef INSITU__OPS_HAS_WIDE
+#define INSITU__OPS_AVX512 __attribute__((target("avx512f")))
+INSITU__OPS_FUNCTIONS_32(most32, INSITU__OPS_AVX512, "vsqrtps %1, %0")
+INSITU__OPS_FUNCTIONS_64(most64, INSITU__OPS_AVX512, "vsqrtpd %1, %0")
+INSITU__OPS_LOOP_MOST(most32, INSITU__OPS_AVX512, float, 0x7fc00000u, log1p, wide32)
+INSITU__OPS_LOOP_MOST(most32, INSITU__OPS_AVX512, float, 0x7fc00000u, asinh, wide32)
+INSITU__OPS_LOOP_MOST(
+    most64, INSITU__OPS_AVX512, double, UINT64_C(0x7ff8000000000000), log1p, wide64)
+INSITU__OPS_LOOP_MOST(
+    most64, INSITU__OPS_AVX512, double, UINT64_C(0x7ff8000000000000), asinh, wide64)
+INSITU__OPS_TABLE(most32, wide32, most32)
+INSITU__OPS_TABLE(most64, wide64, most64)
+#endif
+
 /* The kernels of a precision for this machine. */
 static insitu__ops_run *const *insitu__ops_runs(int32_t dtype) {
 #ifdef INSITU__OPS_HAS_WIDE
+  if (__builtin_cpu_supports("avx512f"))
+    return dtype == INSITU_F32 ? insitu__ops_runs_most32 : insitu__ops_runs_most64;
   if (__builtin_cpu_supports("avx2"))
     return dtype == INSITU_F32 ? insitu__ops_runs_wide32 : insitu__ops_runs_wide64;
 #endif

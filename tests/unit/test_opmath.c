@@ -10,10 +10,15 @@
 #define N INSITU__OPS_BLOCK
 
 /* Does one operation with a block. */
-static bool narrow; /* by the vectors that every machine of this kind has */
+/* Which vectors: 0 the longest that this machine has, 1 those that every machine of its kind has, 2
+ * those of AVX2. */
+static int width;
 static void run(int32_t dtype, int32_t kind, void *x, const void *a, const void *b) {
   insitu__ops_run *const *runs = insitu__ops_runs(dtype);
-  if (narrow) runs = dtype == INSITU_F32 ? insitu__ops_runs_base32 : insitu__ops_runs_base64;
+  if (width == 1) runs = dtype == INSITU_F32 ? insitu__ops_runs_base32 : insitu__ops_runs_base64;
+#ifdef INSITU__OPS_HAS_WIDE
+  if (width == 2) runs = dtype == INSITU_F32 ? insitu__ops_runs_wide32 : insitu__ops_runs_wide64;
+#endif
   uint64_t each = a == b ? 0 : ~UINT64_C(0);
   runs[kind](x, x, a, b, each, N);
 }
@@ -132,7 +137,12 @@ static void test_exact(void **state) {
 
 /* The bits of results, whatever compiles and runs this. */
 static void test_same_everywhere(void **state) {
-  narrow = *state != NULL;
+  width = *state ? *(int *)*state : 0;
+#ifdef INSITU__OPS_HAS_WIDE
+  if (width == 2 && !__builtin_cpu_supports("avx2")) skip();
+#else
+  if (width == 2) skip();
+#endif
   static const uint64_t golden[2] = {UINT64_C(0x7f50c6d623ec887b), UINT64_C(0x6d95a4e8f1e6daea)};
   support_random_state = 11;
   uint64_t h[2] = {0, 0};
@@ -160,9 +170,11 @@ static void test_same_everywhere(void **state) {
 }
 
 int main(void) {
+  static int widths[] = {1, 2};
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_logarithms32),
       cmocka_unit_test(test_logarithms64), cmocka_unit_test(test_exact),
       cmocka_unit_test(test_same_everywhere),
-      cmocka_unit_test_prestate(test_same_everywhere, &narrow)};
+      cmocka_unit_test_prestate(test_same_everywhere, &widths[0]),
+      cmocka_unit_test_prestate(test_same_everywhere, &widths[1])};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
