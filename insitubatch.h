@@ -31463,7 +31463,7 @@ typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
     return insitu__ops_real_##N(insitu__ops_bits_##N(r) | sign);                                   \
   }
 
-/* The kernels of a precision: those of N, but for log1p and asinh, which are those of `functions`. */
+/* The kernels of a precision: those of N, but log1p and asinh are those of `functions`. */
 #define INSITU__OPS_TABLE(name, N, functions)                                                      \
   static insitu__ops_run *const insitu__ops_runs_##name[INSITU__OPS_KINDS] = {                     \
       [INSITU_OP_NORM] = insitu__ops_norm_run_##N,                                                 \
