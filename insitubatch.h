@@ -729,8 +729,9 @@
  *   as long as the longest. The manifest of such a split has the lengths of chunks, as
  *   sample_chunk_sizes: [[length, count], ...]; the Python package refuses it. Appending goes on
  *   with the order of what was there before. Selections in steps that are longer than the shortest
- *   chunk of an axis take an index at a time. assembly is INSITU_SCATTER. Shards, and transposes
- *   before a filter, need chunks that are stored alike.
+ *   chunk of an axis take an index at a time. assembly is INSITU_SCATTER. Shards may differ in
+ *   shape, too; a shard inside another codec, and a transpose before a filter, need chunks that
+ *   are stored alike.
  *
  *     "chunk_grid": {"name": "rectilinear", "configuration": {"kind": "inline",
  *         "chunk_shapes": [[31, 28, 31, [30, 1]], 721, [[1440, 1]]]}}
@@ -27460,6 +27461,7 @@ struct insitu__zarr_array {
   struct insitu__grid **grids;       /* all that are not NULL: a growing array of >>array */
   bool varies; /* not every chunk is stored with as many elements as `chunk` tells */
   bool spread; /* nor do these stand where the largest chunk has them: see insitu__zarr_spread */
+  bool ragged; /* shards whose inner chunks are read differ in shape: see insitu__zarr_shard */
 
   char *dim[INSITU__MAX_DIMS]; /* NULL: unnamed */
   char *attributes;            /* the user's own, as JSON text; NULL: none */
@@ -27977,7 +27979,7 @@ static insitu_status insitu__zarr_grids(const struct insitu__zarr_reader *r) {
     if (!g) continue;
     equal = equal && g->equal;
     if (!a->n_levels) a->grid[d] = g;
-    for (unsigned l = 0; !status && equal && l < a->n_levels; l++) {
+    for (unsigned l = 0; !status && l < a->n_levels; l++) {
       uint64_t inner = a->chunk[d]; /* of the innermost level */
       for (unsigned k = 0; l + 1 < a->n_levels && k < a->ndim; k++)
         if (a->level[l + 1].axis[k] == d) inner = a->level[l + 1].shard->chunk[k];
@@ -27989,13 +27991,15 @@ static insitu_status insitu__zarr_grids(const struct insitu__zarr_reader *r) {
   }
 
   insitu__zarr_note_varying(a);
-  if (equal) return INSITU_OK;
+  a->ragged = !equal && a->n_levels;
+  if (equal || a->n_levels) return INSITU_OK;
   const char *cause = a->n_shards ? "sharding_indexed" : NULL;
   for (int i = 0; !cause && i < a->codecs.n; i++)
     if (a->codecs.codec[i].kind == INSITU__CODEC_TRANSPOSE) cause = "transpose";
   if (!cause) return INSITU_OK;
   return insitu__zarr_codec_refused(r, cause,
-      a->n_shards ? "is not supported where the rectilinear grid's chunks differ in shape"
+      a->n_shards ? "inside another codec is not supported where the rectilinear grid's chunks "
+                    "differ in shape"
                   : "before another codec is not supported where the rectilinear grid's chunks "
                     "differ in shape");
 }
@@ -28736,6 +28740,17 @@ static insitu_status insitu__zarr_v3_shard_index(const struct insitu__zarr_reade
   return insitu__zarr_damaged(r, "codecs", codec, "the shard's index_codecs lack 'bytes'");
 }
 
+/* Whether the inner chunks of the outermost shard divide each of the objects, where these differ. */
+static bool insitu__zarr_v3_divides(
+    const struct insitu__zarr_reader *r, const struct insitu__codec_shard *shard) {
+  for (unsigned k = 0; k < shard->ndim; k++) {
+    const struct insitu__grid *g = r->a->object.grid[r->order[k]];
+    for (uint64_t i = 0; g && i < INSITU__ARRAY_LEN(g->run); i++)
+      if (g->run[i].stored % shard->inner[k]) return false;
+  }
+  return true;
+}
+
 /* Begins the array's next shard: its grid of inner chunks within what r describes. The shard joins
  * the chain of codecs there, and r then describes its inner chunk. */
 static insitu_status insitu__zarr_v3_shard(
@@ -28771,6 +28786,7 @@ static insitu_status insitu__zarr_v3_shard(
     shard->entries = insitu__zarr_product(shard->entries, shard->chunk[k] / shard->inner[k]);
   }
 
+  if (a->n_shards == 1) divides = divides && insitu__zarr_v3_divides(r, shard);
   if (!divides)
     return insitu__zarr_damaged(r, "codecs", codec,
         "the shard's chunk_shape must divide the shard, axis by axis (after a transpose)");
@@ -29105,6 +29121,39 @@ static void insitu__zarr_object_extents(
     const struct insitu__zarr_array *a, const uint64_t *tile, uint64_t *extent) {
   for (unsigned d = 0; d < a->ndim; d++)
     extent[d] = insitu__grid_stored(a->object.grid[d], a->object.chunk[d], tile[d]);
+}
+
+/* A shard of these extents along the array's axes, into *own: its inner chunks and their index. */
+static void insitu__zarr_shard_as(const struct insitu__codec_shard *shard, const unsigned *axis,
+    const uint64_t *extent, struct insitu__codec_shard *own) {
+  *own = *shard;
+  own->bytes = own->item;
+  own->entries = 1;
+  for (unsigned k = 0; k < own->ndim; k++) {
+    own->chunk[k] = extent[axis[k]];
+    own->bytes *= own->chunk[k];
+    own->entries *= own->chunk[k] / own->inner[k];
+  }
+}
+
+/* A level's shard in the object at `tile` of the grid of objects. own: room for one. */
+static const struct insitu__codec_shard *insitu__zarr_shard(const struct insitu__zarr_array *a,
+    unsigned level, const uint64_t *tile, struct insitu__codec_shard *own) {
+  uint64_t extent[INSITU__MAX_DIMS];
+  if (level || !a->ragged) return a->level[level].shard;
+  insitu__zarr_object_extents(a, tile, extent);
+  insitu__zarr_shard_as(a->level[0].shard, a->level[0].axis, extent, own);
+  return own;
+}
+
+/* The codecs of the whole object at `tile`. own, chain: room for those that differ. */
+static const struct insitu__codec_chain *insitu__zarr_object_codecs(
+    const struct insitu__zarr_array *a, const uint64_t *tile, struct insitu__codec_shard *own,
+    struct insitu__codec_chain *chain) {
+  if (!a->ragged) return &a->object.codecs;
+  *chain = a->object.codecs;
+  chain->codec[0].shard = insitu__zarr_shard(a, 0, tile, own);
+  return chain;
 }
 
 /* The decoded bytes of the chunk at `tile`, and in stride, unless it is NULL, those from one
@@ -39855,9 +39904,9 @@ static insitu_status insitu__cache_load_await(struct insitu__cache *c, struct in
  * object is absent. give_up: see insitu__store_tag. Where it ends the read, another coroutine that
  * waits for the same index reads it itself. */
 static insitu_status insitu__cache_index_await(struct insitu__cache *c,
-    const struct insitu__zarr_array *a, unsigned level, uint64_t cell, const char *key,
-    uint64_t offset, uint64_t bytes, const bool *give_up, const unsigned char **index,
-    insitu_error *err) {
+    const struct insitu__zarr_array *a, unsigned level, uint64_t cell, const uint64_t *tile,
+    const char *key, uint64_t offset, uint64_t bytes, const bool *give_up,
+    const unsigned char **index, insitu_error *err) {
   struct insitu__store *store = &a->source->store;
   struct insitu__cache_slot *slot;
   while ((slot = insitu__cache_find(c, a, level, cell)) && slot->loading)
@@ -39867,8 +39916,11 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c,
   if (fresh) slot = insitu__cache_insert(c, a, level, cell);
   unsigned char *memory = c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes;
   if (fresh) {
-    status = insitu__cache_load_await(
-        c, store, a->level[level].shard, key, offset, bytes, memory, give_up, err);
+    struct insitu__codec_shard own;
+    uint64_t object[INSITU__MAX_DIMS];
+    insitu__zarr_object_of(a, tile, object);
+    status = insitu__cache_load_await(c, store, insitu__zarr_shard(a, level, object, &own), key,
+        offset, bytes, memory, give_up, err);
     slot->loading = false;
     slot->absent = status == INSITU_E_NOTFOUND;
     if (status < 0 && !slot->absent) insitu__cache_remove(c, slot);
@@ -39892,9 +39944,10 @@ static uint64_t insitu__cache_cell(const struct insitu__zarr_array *a,
     uint64_t begin = insitu__zarr_tile_begin(a, d, tile[d]);
     extent[d] = level->shard->chunk[k];
     number[d] = insitu__grid_tile(level->grid[d], extent[d], begin);
-    *entry =
-        *entry * (extent[d] / level->shard->inner[k]) +
-        (begin - insitu__grid_begin(level->grid[d], extent[d], number[d])) / level->shard->inner[k];
+    uint64_t inner = level->shard->inner[k];
+    uint64_t across = insitu__grid_stored(level->grid[d], extent[d], number[d]) / inner;
+    *entry = *entry * across +
+             (begin - insitu__grid_begin(level->grid[d], extent[d], number[d])) / inner;
   }
   for (unsigned d = 0; d < a->ndim; d++)
     cell = cell * insitu__grid_tiles(level->grid[d], extent[d], a->shape[d]) + number[d];
@@ -39942,7 +39995,7 @@ static insitu_status insitu__cache_locate_await(struct insitu__cache *c,
     const unsigned char *index;
 
     insitu_status status =
-        insitu__cache_index_await(c, a, l, cell, key, *offset, *bytes, give_up, &index, err);
+        insitu__cache_index_await(c, a, l, cell, tile, key, *offset, *bytes, give_up, &index, err);
     if (status >= 0)
       status =
           insitu__shard_entry(level->shard, index, entry, *bytes, &inner_offset, &inner_bytes, err);
@@ -44746,7 +44799,9 @@ static insitu_status insitu__read_string_object(struct insitu__read_strings *s, 
   const struct insitu__zarr_array *z = &s->zarr;
   if (level >= z->n_levels || level >= INSITU__MAX_SHARD_LEVELS)
     return insitu__read_string_chunk(s, codecs, bytes, n);
-  const struct insitu__codec_shard *shard = z->level[level].shard;
+  struct insitu__codec_shard own;
+  const struct insitu__codec_shard *shard = &own;
+  insitu__zarr_shard_as(z->level[level].shard, z->level[level].axis, s->box, &own);
   uint64_t index_bytes = insitu__shard_index_bytes(shard), least = insitu__base_min(n, index_bytes),
            lo[INSITU__MAX_DIMS];
   const uint8_t *index = shard->index_first ? bytes : bytes + (n - least);
@@ -51996,9 +52051,12 @@ static void insitu__check_decode(struct insitu__check_job *c) {
   }
 
   struct insitu__codec_sink sink = insitu__codec_memory(c->decoded);
+  struct insitu__codec_shard own;
+  struct insitu__codec_chain chain;
   insitu__codec_scratch_init(&scratch);
-  insitu_status status = insitu__chain_decode(
-      &c->object->codecs, &scratch, c->stored, c->n, c->bytes, &sink, &c->damage);
+  insitu_status status =
+      insitu__chain_decode(insitu__zarr_object_codecs(c->zarr, c->index, &own, &chain), &scratch,
+          c->stored, c->n, c->bytes, &sink, &c->damage);
   insitu__codec_scratch_free(&scratch);
   c->decoded_n = c->bytes;
   if (status == INSITU_E_NOMEM) c->status = status;

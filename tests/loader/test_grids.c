@@ -120,6 +120,7 @@ static void draw_grid(struct world *s, int which) {
   g->regular = !support_below(5);
   g->sharded = !g->regular && !support_below(4);
   g->padded = g->sharded || (!g->regular && !support_below(3));
+  bool ragged = support_below(2); /* shards differ in shape */
   for (int d = 0; d < g->n; d++) g->axis[d] = g->order[d] = d;
   for (int d = g->n; d-- > 1 && support_below(2);) {
     int j = (int)support_below((uint64_t)d + 1), other = g->axis[d];
@@ -140,8 +141,11 @@ static void draw_grid(struct world *s, int which) {
     if (!g->sharded) continue;
     int all = stored_of(c), inner = 1 + (int)support_below((uint64_t)all);
     c->inner = inner;
-    for (int i = 0; i < c->n; i++) c->stored[i] = (all + inner - 1) / inner * inner;
-    for (int i = 0; i < c->beyond; i++) c->stored[c->n + i] = c->stored[0];
+    for (int i = 0; i < c->n; i++) {
+      if (ragged) all = c->edge[i];
+      c->stored[i] = (all + inner - 1) / inner * inner;
+    }
+    for (int i = 0; i < c->beyond; i++) c->stored[c->n + i] = inner;
     draw_inner(&g->read[d], c, s->size[g->axis[d]]);
   }
 }

@@ -689,8 +689,13 @@ static void grids_sharded(void) {
   tile[0] = 3;
   insitu__zarr_object_of(&array, tile, object);
   assert_int_equal(object[0], 2);
-  refused(INSITU_E_CODEC, V3("chunk_grid", INLINE("[[4,2,4],4]"), "codecs", SHARD("[2,4]")),
-      "sharding_indexed");
+  /* shards of several shapes, whose chunks divide each of them */
+  grid_is(V3("chunk_grid", INLINE("[[4,2,4],4]"), "codecs", SHARD("[2,4]")), 2, NULL);
+  assert_true(array.ragged && !array.varies);
+  insitu__zarr_object_of(&array, tile, object);
+  assert_int_equal(object[0], 2);
+  refused(
+      INSITU_E_FORMAT, V3("chunk_grid", INLINE("[[4,3,3],4]"), "codecs", SHARD("[2,4]")), "divide");
   refused(INSITU_E_CODEC,
       V3("chunk_grid", INLINE("[[4,2,4],4]"), "codecs",
           "[{\"name\":\"numcodecs.delta\",\"configuration\":{\"dtype\":\"<f4\"}},"

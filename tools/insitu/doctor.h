@@ -312,6 +312,7 @@ enum { DOCTOR_SMALL = 64 << 10, DOCTOR_SMALL_FAR = 256 << 10 };
 struct doctor_chunk { /* one stored object, timed */
   const struct insitu__zarr_array *z;
   struct tool_object object;
+  uint64_t index[INSITU__MAX_DIMS];
   char key[INSITU__MAX_KEY];
   uint64_t bytes;
   double open_s, read_s, decode_s;
@@ -328,12 +329,15 @@ static double doctor_since(int64_t begun) {
 /* Decodes what was read, twice: the first time also takes memory from the system. */
 static void doctor_decode(struct doctor_chunk *c, const char *bytes, uint64_t n) {
   struct insitu__codec_scratch scratch;
+  struct insitu__codec_shard own;
+  struct insitu__codec_chain chain;
   struct insitu__codec_sink sink = {.piece = doctor_discard, .element = c->z->itemsize};
   insitu__codec_scratch_init(&scratch);
   for (int turn = 0; turn < 2; turn++) {
     memset(&c->err, 0, sizeof c->err);
     int64_t begun = insitu__base_now();
-    insitu__chain_decode(c->object.codecs, &scratch, bytes, n, c->object.bytes, &sink, &c->err);
+    insitu__chain_decode(insitu__zarr_object_codecs(c->z, c->index, &own, &chain), &scratch, bytes,
+        n, c->object.bytes, &sink, &c->err);
     c->decode_s = doctor_since(begun);
   }
   insitu__codec_scratch_free(&scratch);
@@ -395,7 +399,7 @@ static int doctor_fetch(struct tool_archive *a, struct doctor_chunk *c) {
 static void doctor_chunk(struct tool_archive *a, const struct insitu__zarr_array *z) {
   struct doctor_chunk c = {.z = z, .object = tool_object_of(z)};
   bool far = insitu__store_is_remote(&a->store);
-  uint64_t index[INSITU__MAX_DIMS], n = insitu__base_min(c.object.count, far ? 8 : 64);
+  uint64_t n = insitu__base_min(c.object.count, far ? 8 : 64), *index = c.index;
   char stored[16], decoded[16], rate[16];
   int error = ENOENT;
   if (!far && a->store.ops != &insitu__store_file_ops) return; /* not on a disk */

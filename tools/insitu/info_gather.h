@@ -391,8 +391,10 @@ static void info_read_await(void *arg) {
       memcpy(r->piece + k * r->z->itemsize, r->z->fill, r->z->itemsize);
     if (r->status < 0) break;
     if (!absent) {
-      r->status = insitu__chain_decode(
-          r->object.codecs, &r->scratch, text, n, tool_object_bytes(r->z, &i), &sink, &err);
+      struct insitu__codec_shard own;
+      struct insitu__codec_chain chain;
+      r->status = insitu__chain_decode(insitu__zarr_object_codecs(r->z, &i, &own, &chain),
+          &r->scratch, text, n, tool_object_bytes(r->z, &i), &sink, &err);
       insitu__mem_free(text);
       unsigned char *p = r->piece;
       for (uint64_t k = 0; r->z->swap && k < count; k++, p += r->z->itemsize)

@@ -41,6 +41,7 @@ struct verify_job { /* one coroutine's object on a worker */
   struct verify_run *run;
   unsigned char *bytes;
   uint64_t n, decoded; /* bytes that were read, and that these must decode to */
+  uint64_t index[INSITU__MAX_DIMS];
   insitu_error err;
 };
 
@@ -53,16 +54,18 @@ static insitu_status verify_discard(
 }
 static void verify_decode(void *arg, unsigned worker) {
   struct verify_job *job = (struct verify_job *)arg;
-  const struct tool_object *o = &job->run->object;
   struct insitu__codec_sink sink = {.piece = verify_discard, .element = job->run->now->z.itemsize};
-  insitu__chain_decode(
-      o->codecs, &job->run->scratch[worker], job->bytes, job->n, job->decoded, &sink, &job->err);
+  const struct insitu__zarr_array *z = &job->run->now->z;
+  struct insitu__codec_shard own;
+  struct insitu__codec_chain chain;
+  insitu__chain_decode(insitu__zarr_object_codecs(z, job->index, &own, &chain),
+      &job->run->scratch[worker], job->bytes, job->n, job->decoded, &sink, &job->err);
 }
 static void verify_object_await(struct verify_job *job, uint64_t number) {
   struct verify_run *run = job->run;
   struct verify_array *a = run->now;
   char key[INSITU__MAX_KEY];
-  uint64_t index[INSITU__MAX_DIMS];
+  uint64_t *index = job->index;
   struct iovec iov = {job->bytes, (size_t)(run->bound + 1)};
   memset(&job->err, 0, sizeof job->err);
   tool_object_index(&a->z, &run->object, number, index);
