@@ -28740,7 +28740,7 @@ static insitu_status insitu__zarr_v3_shard_index(const struct insitu__zarr_reade
   return insitu__zarr_damaged(r, "codecs", codec, "the shard's index_codecs lack 'bytes'");
 }
 
-/* Whether the inner chunks of the outermost shard divide each of the objects, where these differ. */
+/* Whether the inner chunks of the outermost shard divide each of the objects, which may differ. */
 static bool insitu__zarr_v3_divides(
     const struct insitu__zarr_reader *r, const struct insitu__codec_shard *shard) {
   for (unsigned k = 0; k < shard->ndim; k++) {
@@ -34189,11 +34189,11 @@ static inline uint64_t insitu__geometry_offset(const struct insitu__geometry_arr
     const struct insitu__geometry_drawn *drawn = &a->drawn[k];
     int64_t index = anchor[k];
     if (k == a->along) index = insitu__geometry_index(a, index) + view->delta;
-    uint64_t within = (uint64_t)index % drawn->rows;
-    if (drawn->grid)
-      within = (uint64_t)index -
-               insitu__grid_first(drawn->grid, insitu__grid_find(drawn->grid, (uint64_t)index));
-    offset += within * a->stride[drawn->axis];
+    uint64_t at = (uint64_t)index;
+    const struct insitu__grid *grid = drawn->grid;
+    if (__builtin_expect(grid == NULL, 1)) at %= drawn->rows;
+    else at -= insitu__grid_first(grid, insitu__grid_find(grid, at));
+    offset += at * a->stride[drawn->axis];
   }
 
   return offset;
@@ -35651,7 +35651,9 @@ static struct insitu__split_piece insitu__split_piece(
     const struct insitu__split_line *line, uint64_t segment, uint64_t group) {
   struct insitu__geometry_interval in = line->segments[segment];
   int64_t begin = (int64_t)insitu__split_group_begin(line, group);
-  int64_t end = (int64_t)insitu__split_group_begin(line, group + 1);
+  int64_t end = begin + (int64_t)line->group;
+  if (__builtin_expect(line->grid != NULL, 0))
+    end = (int64_t)insitu__split_group_begin(line, group + 1);
   struct insitu__split_piece u = {.lo = in.lo, .hi = in.hi};
 
   if (begin > in.lo) u.lo = insitu__split_anchor_from(line, in.lo, begin);

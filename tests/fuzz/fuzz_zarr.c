@@ -7,6 +7,25 @@
 #include "fuzz.h"
 #include "parse.h"
 
+/* Chunks that differ in length follow each other, and hold all of the axis. */
+static void grid(const struct insitu__zarr_array *a, unsigned d) {
+  const struct insitu__grid *g = a->grid[d];
+  uint64_t n = g ? INSITU__ARRAY_LEN(g->run) : 0;
+  for (uint64_t i = 0; i < n; i++) {
+    const struct insitu__grid_run *run = &g->run[i];
+    uint64_t behind = insitu__grid_run_end(g, run), end = i + 1 < n ? run[1].at : g->end;
+    FUZZ_HOLDS(run->edge && run->edge <= run->stored && run->stored <= a->chunk[d]);
+    FUZZ_HOLDS(behind > run->tile && run->at + (behind - run->tile) * run->edge == end);
+    FUZZ_HOLDS(insitu__zarr_tile(a, d, run->at) == run->tile);
+    FUZZ_HOLDS(insitu__zarr_tile(a, d, end - 1) == behind - 1);
+    FUZZ_HOLDS(insitu__zarr_tile_end(a, d, behind - 1) == end);
+  }
+  if (!g) return;
+  FUZZ_HOLDS(n && g->run[0].at == 0 && g->run[0].tile == 0 && g->end >= a->shape[d]);
+  FUZZ_HOLDS(g->tiles <= INSITU__MAX_GRID_CHUNKS && n <= INSITU__MAX_GRID_RUNS);
+  FUZZ_HOLDS(insitu__zarr_tile_begin(a, d, g->tiles - 1) < a->shape[d]);
+}
+
 static void array(struct insitu__zarr_array *a, insitu_status status, const insitu_error *err) {
   fuzz_status(status, err);
   if (status == INSITU_OK) {
@@ -16,6 +35,7 @@ static void array(struct insitu__zarr_array *a, insitu_status status, const insi
       FUZZ_HOLDS(a->chunk[d] && !__builtin_mul_overflow(bytes, a->chunk[d], &bytes) &&
                  a->shape[d] <= INT64_MAX);
       axes |= UINT64_C(1) << a->order[d];
+      grid(a, d);
     }
     FUZZ_HOLDS(bytes && bytes <= INSITU__MAX_CHUNK && axes + 1 == UINT64_C(1) << a->ndim);
     for (unsigned l = 0; l < a->n_levels; l++) {
