@@ -403,6 +403,8 @@ module insitubatch
     integer(c_int64_t) :: disk_hits = 0
     integer(c_int64_t) :: disk_misses = 0
     integer(c_int64_t) :: disk_bytes = 0
+    integer(c_int64_t) :: disk_written = 0
+    integer(c_int64_t) :: disk_unkept = 0
     integer(c_int64_t) :: cache_hits = 0
     integer(c_int64_t) :: cache_misses = 0
     integer(c_int64_t) :: absent_chunks = 0

@@ -395,6 +395,8 @@ struct insitu_stats
     disk_hits::UInt64
     disk_misses::UInt64
     disk_bytes::UInt64
+    disk_written::UInt64
+    disk_unkept::UInt64
     cache_hits::UInt64
     cache_misses::UInt64
     absent_chunks::UInt64

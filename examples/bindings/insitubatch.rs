@@ -571,6 +571,8 @@ pub struct insitu_stats {
     pub disk_hits: u64,
     pub disk_misses: u64,
     pub disk_bytes: u64,
+    pub disk_written: u64,
+    pub disk_unkept: u64,
     pub cache_hits: u64,
     pub cache_misses: u64,
     pub absent_chunks: u64,
