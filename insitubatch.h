@@ -853,8 +853,48 @@
  *   an eighth of memory_budget: where an epoch needs more, some are read again. Let Icechunk split
  *   the manifests of arrays with very many chunks (ManifestSplittingConfig).
  *
- *   What is no Zarr archive but known (HDF5, NetCDF, GRIB, TIFF, Parquet, kerchunk references,
- *   N5, TileDB, drafts of Zarr v3) is refused by its name, with what can be done.
+ *   What is no Zarr archive but known (HDF5, NetCDF, GRIB, TIFF, Parquet, N5, TileDB, drafts of
+ *   Zarr v3) is refused by its name, with what can be done.
+ *
+ *   VIRTUAL ARCHIVES. Chunks may lie in other files and objects than the archive's own ones, such
+ *   as NetCDF, HDF5 and GRIB files, or other Zarr archives. By their url open
+ *
+ *     NAME.json     references that kerchunk or VirtualiZarr wrote (versions 0 and 1, with
+ *                   templates and inline data; not "gen"), local or remote; a local file may have
+ *                   any name
+ *     NAME.insitu   a flat index: `insitu index FILE...` writes it of NetCDF, HDF5 and Zarr
+ *                   archives, `insitu refs` of kerchunk's references in Parquet
+ *
+ *   like any archive: all that this manual says of archives holds, cache_dir, cache_memory, splits
+ *   and states too. JSON is read whole: 2 million references take half a second of a core, 120 MB
+ *   of text and 85 MB of memory, 32 of which stay. Of an index only metadata are read when it is
+ *   opened; what it says of chunks is read as it is needed, 64 KiB at a time.
+ *
+ *   A relative url in references counts from their file's directory. Chunks may lie on the
+ *   archive's own host (scheme, name and port) or in its bucket, of a local archive in its
+ *   directory and below; and under virtual_prefixes:
+ *
+ *     const char *const prefixes[] = {"s3://noaa-goes16/ABI", "/mnt/era5"};
+ *     desc.url = "goes.json", desc.virtual_prefixes = prefixes, desc.n_virtual_prefixes = 2;
+ *
+ *   A prefix ends at a part of a path: s3://b/x allows s3://b/x/y, and not s3://b/xy. What lies
+ *   elsewhere is refused when the archive is opened, and the message says what to add. Whoever
+ *   wrote the references decides what is read and sent over the network in your name, so add what
+ *   you trust them with. Services that tell credentials of this machine (169.254.169.254 and their
+ *   kin) are refused always.
+ *
+ *   Credentials in options, and a user or a query in the url, are for the archive's own host or
+ *   bucket alone. Other stores get all other options (region, endpoint, skip_signature, requests'
+ *   limits, proxies), and credentials of the environment as if they were opened by themselves. Of a
+ *   local archive all options go to the stores of virtual_prefixes. One search for the number of
+ *   requests in flight, and one table of versions, are shared by all stores.
+ *
+ *   An index has size and ETag or time of each file: another file in its place is INSITU_E_CHANGED.
+ *   JSON tells nothing of them, so they must stay what they were when they were first read. `insitu
+ *   info` says how many targets nothing guards. A file or an object that is missing is an error,
+ *   and no hole (INSITU_E_IO; of a joined Zarr archive, a chunk that is missing there is absent
+ *   here), and one that ends before a chunk does is damage (INSITU_E_CORRUPT). A reference whose
+ *   url is null means the one object that virtual_prefixes names, alone.
  *
  * ---- 12. REMOTE STORES ----
  *
@@ -19027,27 +19067,33 @@ enum {
   INSITU__STORE_TIFF,
   INSITU__STORE_PARQUET,
   INSITU__STORE_KERCHUNK,
+  INSITU__STORE_KERCHUNK_PARQUET,
   INSITU__STORE_ICECHUNK,
   INSITU__STORE_N5,
   INSITU__STORE_TILEDB,
+  INSITU__STORE_V3_DRAFT,
   INSITU__STORE_FORMATS
 };
 #define INSITU__STORE_INDEX                                                                        \
   "index it without a copy: insitu index FILE -o NAME.insitu; then open NAME.insitu"
-#define INSITU__STORE_XARRAY "convert it with xarray: open_dataset("
+#define INSITU__STORE_REFS                                                                         \
+  "insitu refs DIRECTORY -o NAME.insitu makes an archive of them: open that"
 static const struct insitu__store_format insitu__store_formats[INSITU__STORE_FORMATS] = {
     {"an HDF5 or NetCDF-4 file", INSITU__STORE_INDEX, ".nc .nc4 .cdf .h5 .hdf5 .hdf .he5 "},
     {"a NetCDF-3 file", INSITU__STORE_INDEX, ""},
     {"a GRIB file", INSITU__STORE_INDEX, ".grib .grib2 .grb .grb2 .grib1 "},
     {"a TIFF or GeoTIFF file", "convert it with rioxarray: open_rasterio(file).to_zarr(directory)",
         ".tif .tiff .cog "},
-    {"a Parquet file", "give the directory or the url of a Zarr archive", ".parquet .parq .pq "},
-    {"a kerchunk reference set",
-        INSITU__STORE_XARRAY "references, engine='kerchunk').to_zarr(directory)", ".json "},
+    {"a Parquet file", "of kerchunk's references " INSITU__STORE_REFS, ".parquet .parq .pq "},
+    {"kerchunk's references in JSON", "give the url of the file itself, and let it end in .json",
+        ".json "},
+    {"kerchunk's references in Parquet files", INSITU__STORE_REFS, ""},
     {"a file of an Icechunk repository",
         "give the url of the repository, which is the directory above", ""},
     {"an N5 container", "convert it to Zarr: zarr-python 2 reads it as zarr.N5Store", ""},
-    {"a TileDB array or group", "read it with TileDB's own library and write it as Zarr", ""}};
+    {"a TileDB array or group", "read it with TileDB's own library and write it as Zarr", ""},
+    {"an archive of an early draft of Zarr v3",
+        "read it with zarr-python 2, which wrote it on trial, and write it as Zarr v2", ""}};
 
 /* The format of a file with these first n bytes; -1: unknown. */
 static int insitu__store_format_of(const unsigned char *head, uint64_t n) {
@@ -25762,8 +25808,8 @@ struct insitu__ice_part {
 
 /* The table of a manifest. */
 struct insitu__ice_manifest {
-  uint64_t bytes;                     /* of memory that all of it takes */
-  struct insitu__ice_part *part;      /* by node */
+  uint64_t bytes;                /* of memory that all of it takes */
+  struct insitu__ice_part *part; /* by node */
   uint64_t n_parts;
   struct insitu__ice_chunk *chunk;
   uint64_t n_chunks;
@@ -26170,8 +26216,8 @@ struct insitu__ice_tree {
   uint64_t n_arrays;
   struct insitu__ice_entry *entry; /* by id */
   uint64_t n_entries;
-  struct insitu__ice_cover *cover;      /* array */
-  uint32_t *box;                        /* array */
+  struct insitu__ice_cover *cover; /* array */
+  uint32_t *box;                   /* array */
 };
 
 /* Frees the tree, and the tables of its entries. */
@@ -26482,12 +26528,12 @@ enum { INSITU__ICECHUNK_BY_BRANCH, INSITU__ICECHUNK_BY_TAG, INSITU__ICECHUNK_BY_
 
 struct insitu__icechunk {
   struct insitu__store base;
-  unsigned char id[INSITU__ICE_ID];      /* of the snapshot */
-  char name[INSITU__ICE_NAME];           /* the same as a text */
-  int by;                                /* INSITU__ICECHUNK_BY_... */
-  unsigned version;                      /* of the specification that the snapshot follows */
-  char *ref;                             /* the branch or tag; NULL: by id */
-  struct insitu__ice_file file;          /* the snapshot's, decoded: metadata lies in it */
+  unsigned char id[INSITU__ICE_ID]; /* of the snapshot */
+  char name[INSITU__ICE_NAME];      /* the same as a text */
+  int by;                           /* INSITU__ICECHUNK_BY_... */
+  unsigned version;                 /* of the specification that the snapshot follows */
+  char *ref;                        /* the branch or tag; NULL: by id */
+  struct insitu__ice_file file;     /* the snapshot's, decoded: metadata lies in it */
   struct insitu__ice_tree tree;
 
   struct insitu__ice_container *container; /* array */
@@ -26496,8 +26542,8 @@ struct insitu__icechunk {
   struct insitu__virtual pool;
 
   pthread_mutex_t lock;
-  struct insitu__ice_entry *newest, *oldest;      /* of the tables that are there */
-  uint64_t used;                                  /* their bytes, and those of running parses */
+  struct insitu__ice_entry *newest, *oldest; /* of the tables that are there */
+  uint64_t used;                             /* their bytes, and those of running parses */
 
   /* the reactor thread's */
   uint64_t limit; /* of `used` */
@@ -26953,8 +26999,8 @@ struct insitu__icechunk_opening {
   struct insitu__ice_file file; /* repo, then the snapshot */
   struct insitu__ice_tree tree;
   struct insitu__ice_container *container; /* array */
-  bool none;            /* there is no repository */
-  insitu_status status; /* of the job */
+  bool none;                               /* there is no repository */
+  insitu_status status;                    /* of the job */
   insitu_error *err;
 };
 
@@ -29413,7 +29459,9 @@ static bool insitu__group_foreign_await(struct insitu__group *g, insitu_error *e
     const char *key, *holds;
     int format;
   } marker[] = {{"attributes.json", "\"n5\"", INSITU__STORE_N5},
-      {"attributes.json", "\"blockSize\"", INSITU__STORE_N5}};
+      {"attributes.json", "\"blockSize\"", INSITU__STORE_N5},
+      {"meta/root.group.json", "{", INSITU__STORE_V3_DRAFT},
+      {"meta/root.array.json", "{", INSITU__STORE_V3_DRAFT}};
   insitu_error unread = {0};
   for (size_t i = 0; i < INSITU__BASE_COUNT(marker); i++) {
     char head[1024];
@@ -29504,7 +29552,7 @@ static insitu_status insitu__group_root_v2(struct insitu__group *g, insitu_error
 
   /* A document with record_size is of kerchunk references in Parquet files. */
   if (format < 0 && insitu__text_json_get(&g->root.j, 0, "record_size") >= 0)
-    return insitu__group_refuse_foreign(g, "it is ", INSITU__STORE_KERCHUNK, err);
+    return insitu__group_refuse_foreign(g, "it is ", INSITU__STORE_KERCHUNK_PARQUET, err);
   if (!insitu__text_json_u64(&g->root.j, format, &version) || version != 1)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "store '%.500s', .zmetadata: \"zarr_consolidated_format\" must be "

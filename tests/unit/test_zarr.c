@@ -1182,8 +1182,9 @@ static void other_formats(void **state) {
       {"1980.nc", "",
           "it holds '1980.nc', by its name an HDF5 or NetCDF-4 file, which cannot be read here; "
           "index it without a copy"},
-      {"a.GRIB2", "", "a GRIB file"}, {"attributes.json", "{}", "neither zarr.json"},
-      {"nc", "", "neither zarr.json"}};
+      {"meta/root.group.json", "{\"extensions\": []}", "an early draft of Zarr v3"},
+      {"meta/root.array.json", "{}", "an early draft of Zarr v3"}, {"a.GRIB2", "", "a GRIB file"},
+      {"attributes.json", "{}", "neither zarr.json"}, {"nc", "", "neither zarr.json"}};
   (void)state;
   for (size_t i = 0; i < sizeof file / sizeof *file; i++) {
     put_bytes("other", file[i].bytes, file[i].n);
@@ -1206,7 +1207,7 @@ static void other_formats(void **state) {
   visit_fails("other", "", INSITU_E_FORMAT, "reference 'a'");
   put("parquet/.zmetadata",
       "{\"metadata\": {\".zgroup\": {\"zarr_format\": 2}}, \"record_size\": 10000}");
-  visit_fails("parquet", "", INSITU_E_NOT_ZARR, "it is a kerchunk reference set");
+  visit_fails("parquet", "", INSITU_E_NOT_ZARR, "it is kerchunk's references in Parquet files");
   put("unknown/.zmetadata", "{\"metadata\": {}, \"zarr_consolidated_format\": 2}");
   visit_fails("unknown", "", INSITU_E_UNSUPPORTED, "zarr.consolidate_metadata");
   put("draft/zarr.json", "{\"zarr_format\": \"https://purl.org/zarr/spec/protocol/core/3.0\", "

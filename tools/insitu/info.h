@@ -164,6 +164,10 @@ static void info_json(
   tool_json_string(&j, "url", tool_archive_name(&f->archive, f->url));
   tool_json_u64(&j, "zarr_format", (uint64_t)f->archive.group.format);
   tool_json_bool(&j, "consolidated", f->archive.group.nodes >= 0);
+  if (info_refs(f)) {
+    tool_json_u64(&j, "targets", info_targets(info_refs(f)));
+    tool_json_u64(&j, "targets_unguarded", info_refs(f)->unguarded);
+  }
   if (f->archive.list_error.status)
     tool_json_string(&j, "listing_error", f->archive.list_error.message);
   tool_json_u64(&j, "decoded_bytes", f->decoded);
@@ -227,6 +231,7 @@ static void info_print(
   if (insitu__store_is_remote(&f->archive.store) && !info_no_size)
     printf("Stored bytes: not known, a remote store tells them one object at a time; insitu verify "
            "counts them as it reads all.\n");
+  if (info_refs(f)) info_print_targets(info_refs(f));
   if (f->cut)
     printf("Not all stored bytes were counted: time was up (--size-seconds 60), or a directory "
            "cannot be read.\n");

@@ -300,6 +300,11 @@ static void info_sizes_zip(const struct info *f, struct info_array *a) {
   }
   a->sized = true;
 }
+/* Of an archive of references what they are; NULL: it is none. */
+static const struct insitu__refstore *info_refs(const struct info *f) {
+  const struct insitu__store *s = &f->archive.store;
+  return s->ops == &insitu__refstore_ops ? insitu__refstore_of(s) : NULL;
+}
 /* Counts the bytes of an array's chunks; false: these stand in an index, which is not read for
  * this. */
 static bool info_sizes_refs(const struct insitu__refs *r, struct info_array *a) {
@@ -325,9 +330,8 @@ static void info_sizes(struct info *f) {
   insitu_error err = {0};
   int kind;
   const struct insitu__store *s = &f->archive.store;
-  const struct insitu__refs *refs =
-      s->ops == &insitu__refstore_ops ? &insitu__refstore_of(s)->refs : NULL;
-  f->sized = !info_no_size &&
+  const struct insitu__refs *refs = info_refs(f) ? &info_refs(f)->refs : NULL;
+  f->sized = !info_no_size && !(refs && info_refs(f)->flat) &&
              (refs || !insitu__store_is_remote(s)) && /* whose listings tell names alone */
              insitu__text_url_parse(f->url, &kind, root, sizeof root, &err) == INSITU_OK;
   for (uint64_t i = 0; i < f->n; i++) {

@@ -1,6 +1,24 @@
 /* insitu info: an archive as text: arrays, groups, images. */
 /* ---- text ---- */
 
+/* The targets of references, and how many of them may be replaced without anybody noticing before
+ * they are read. */
+static uint64_t info_targets(const struct insitu__refstore *r) {
+  return INSITU__ARRAY_LEN(r->refs.target) + (r->null_target != UINT64_MAX);
+}
+static void info_print_targets(const struct insitu__refstore *r) {
+  char n[32], unguarded[32];
+  uint64_t targets = info_targets(r);
+  tool_count(unguarded, r->unguarded);
+  printf("References to %s target%s", tool_count(n, targets), targets == 1 ? "" : "s");
+  if (r->unguarded)
+    printf(": of %s no size, ETag or time is known, so that nothing guards %s until it is read",
+        r->unguarded == targets ? "all" : unguarded, targets == 1 ? "it" : "each");
+  printf(".\n");
+  if (r->refs.n_pieces)
+    printf("Arrays are made of %s parts of arrays of other archives, which nothing guards.\n",
+        tool_count(n, r->refs.n_pieces));
+}
 /* "label  text", the label filled to a width, the text wrapped at spaces to the columns of the
  *         page. */
 static void info_line_at(const char *label, int width, const char *text) {
