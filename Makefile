@@ -44,13 +44,14 @@ TESTS    = $(LONG_TESTS) $(filter-out $(LONG_TESTS), $(basename $(notdir $(wildc
 # Those without threads, and those that the backend of reads may make a difference to
 PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_document test_http \
   test_kerchunk test_map test_moments test_order test_part test_plan test_receipt test_rule test_select test_server test_sign \
-  test_text test_time test_tune test_zarr
+  test_text test_time test_timeline test_tune test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_pictures test_tool_runs test_grib test_index, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
 # Those that only a compile of their own can make: with other macros than the others, or nothing of the header
-ALONE_TESTS = test_codec_core test_codec_zlib test_coro test_cudasim test_grib test_opmath test_opmath_scalar test_server
+ALONE_TESTS = test_codec_core test_codec_zlib test_coro test_cudasim test_grib test_opmath test_opmath_scalar test_server \
+  test_timeline
 # Those that call only what is public, which is all that their files say: they are linked with the implementation
 LINKED_TESTS := $(filter-out $(ALONE_TESTS), $(basename $(notdir $(shell grep -L INSITU_IMPLEMENTATION tests/*/test_*.c))))
 CUDA_TESTS = test_cudasim test_cuda test_device
@@ -394,7 +395,7 @@ FUZZ_FLAGS = $(TEST_FLAGS) -O1 -g1 -fsanitize=address,undefined
 $(BUILD)/fuzz/inside.o: $(BUILD)/inside/insitubatch.c
 	@mkdir -p $(@D)
 	clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -DINSITU_IMPLEMENTATION -c -o $@ $<
-$(BUILD)/fuzz_receipt: $(wildcard tools/insitu/*.h)
+$(BUILD)/fuzz_receipt $(BUILD)/fuzz_trace: $(wildcard tools/insitu/*.h)
 $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(BUILD)/fuzz/inside.o $(BUILD)/inside/fuzz_%/insitubatch.h $(HEADERS)
 	@mkdir -p $(@D)
 	clang -I$(BUILD)/inside/fuzz_$* $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/fuzz/inside.o $(LIBS)

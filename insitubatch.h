@@ -632,6 +632,24 @@
  *   the retries and the requests that a server refused, and the log warns when nothing came through
  *   for INSITU_WATCHDOG_S seconds. `insitu bench` measures an archive with any configuration.
  *
+ *   TIMELINES. INSITU_TRACE=FILE in the environment, or desc.trace, has a loader write what it did
+ *   to FILE when it closes; rank r > 0 writes FILE.r. `insitu trace FILE` sums it up: where the
+ *   time went, the slowest chunks and requests, and which knob to turn. Perfetto (ui.perfetto.dev)
+ *   and chrome://tracing show it:
+ *
+ *     threads           what each worker did: decode (rows are placed, too), gather, on_batch; and
+ *                       the calls of insitu_iter_next
+ *     chunks in flight  from queued to placed: read, decode, place; the gaps are waits
+ *     batches           filling, ready, held, a track for each slab
+ *     requests          to servers: status, first byte, bytes, the wait for the answer
+ *
+ *   The newest 65,536 records of chunks, jobs and requests are kept, and 16,384 of batches and
+ *   calls (INSITU_TRACE_RECORDS); "otherData" tells how many were lost. They take up to 9 MB,
+ *   outside memory_budget, and the file up to 64 MB. Names of chunks are their keys; no URL and no
+ *   credentials are in it. A process that is killed writes nothing. Loaders of one process that are
+ *   to be traced side by side need a file each. Without a timeline there is one look at a pointer
+ *   for each stage.
+ *
  *   One thread of a loader, the reactor, handles all requests. The time that a chunk takes of it
  *   (measured on a core of an AMD EPYC of 2024; blosc with lz4; HTTP without TLS):
  *
@@ -1099,6 +1117,7 @@
  *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times
  *                           slower; musl has no ucontext
  *   INSITU_OPS_SCALAR       operations without vectors: slower, and the same bits
+ *   INSITU_TRACE_RECORDS    records that a timeline keeps, a power of two (65,536); see TIMELINES
  *   INSITU_WATCHDOG_S       seconds (30) without a finished chunk after which a warning names the
  *                           oldest one in flight
  *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by
@@ -1122,6 +1141,7 @@
  *   names:
  *   INSITU_IO=uring|epoll   the backend, where desc.io does not say
  *   INSITU_LOG=off|error|warn|info|debug   what is logged, where desc.log_level does not say
+ *   INSITU_TRACE=FILE       a timeline, where desc.trace does not say: see TIMELINES
  *   INSITU_CHECK=1          desc.check = 1: rows are read again before delivery, one of every batch
  *                           and one of each variable of an iterator's first batch. Whole stored
  *                           objects are read and decoded, and compared element by element. Only the
@@ -1218,6 +1238,7 @@
  *   >>order      the epoch order: permutation, lanes, windows
  *   >>coro       stackful coroutines
  *   >>ring       io_uring, and the epoll backend
+ *   >>trace      records of what a loader does, for a timeline
  *   >>reactor    the loop, workers, timers, gates
  *   >>sign       SHA-256, request signatures, dates, XML and INI of cloud services
  *   >>names      addresses of host names, proxies
@@ -1277,6 +1298,7 @@
  *   >>kept       chunks that are kept, rows that are gathered from them
  *   >>call       on_batch: the user's function between filled and uploaded
  *   >>pass       an iterator: scan, uploads, state, delivery
+ *   >>timeline   the file of desc.trace
  *   >>open       a loader opens and closes
  *   >>check      desc.check: rows read again in a second, slow way
  *   >>document   configurations as JSON: read, and written
@@ -1322,7 +1344,7 @@ enum {
    * assembly; insitu_axis has edge; insitu_plan has assembly, kept_bytes, scatter_bytes,
    * gather_bytes and decode_amplification, and its dropped has INSITU_DROP_LIST; insitu_variable
    * has ops and mask, insitu_loader_desc has stats, on_batch, on_batch_user, on_batch_threads,
-   * outputs and n_outputs. Version 7: insitu_loader_desc has receipts, insitu_batch has
+   * outputs and n_outputs. Version 7: insitu_loader_desc has receipts and trace, insitu_batch has
    * anchors_digest, epoch_digest and bytes_digest, insitu_stats has skipped. */
   INSITU_API = 7,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
@@ -1792,6 +1814,9 @@ typedef struct insitu_loader_desc {
   int32_t plan_only;
   /* read rows of each batch again in another way and compare; see INSITU_CHECK in the manual */
   int32_t check;
+  /* A file for a timeline of chunks, batches, requests and calls of next; NULL: the environment's
+   * INSITU_TRACE, or none. See TIMELINES in the manual */
+  const char *trace;
   /* INSITU_RECEIPT_...: batches carry digests of what they hold; see RECEIPTS in the manual (none).
    * Decoding threads compute them, on_batch_threads at once */
   int32_t receipts;
@@ -7374,6 +7399,125 @@ static insitu_status insitu__ring_open(
   return status;
 }
 
+/* >>trace -------------------------------------------------------------------------------------- */
+/* A timeline of what a loader does (desc.trace): records of chunks, jobs, requests, batches and
+ * calls of next. >>timeline writes them as JSON when the loader closes.
+ *
+ * A record is made when what it tells of is over. Times are noted before where they pass, by
+ * whoever has the tile, the job, the transfer or the slab then. There are two rings of records: one
+ * belongs to the reactor thread alone, the other to the users' threads, under a lock. A ring that
+ * is full loses its oldest records, and counts on.
+ *
+ * Without a timeline insitu__reactor.trace is NULL: each place that would note a time looks at that
+ * pointer, and does nothing else.
+ *
+ * State: struct insitu__trace, of one loader. Nothing suspends. */
+
+/* Records that are kept of chunks, jobs and requests, a power of two; a quarter as many of batches
+ * and calls of next. The file of 65,536 has less than INSITU__MAX_META bytes. */
+#ifndef INSITU_TRACE_RECORDS
+#define INSITU_TRACE_RECORDS 65536
+#endif
+_Static_assert(INSITU_TRACE_RECORDS >= 4 && INSITU_TRACE_RECORDS <= 65536 &&
+                   (INSITU_TRACE_RECORDS & (INSITU_TRACE_RECORDS - 1)) == 0,
+    "INSITU_TRACE_RECORDS: a power of two, 4 to 65,536");
+
+/* What a record is of, what its times are, and its numbers. Times are of insitu__base_now; 0: it
+ * did not happen. */
+enum {
+  /* Queued, read begins, bytes there, decoding begins, decoded, rows in their places. Chunk, field,
+   * first batch, bytes. where: the array. track: the tile. */
+  INSITU__TRACE_CHUNK,
+  /* Began, ended. Batch. where: INSITU__TRACE_GATHER, INSITU__TRACE_CALL. */
+  INSITU__TRACE_JOB,
+  /* Sent, head of the answer, ended. First byte of the range, bytes. status: of HTTP. */
+  INSITU__TRACE_REQUEST,
+  /* Began, ended. Epoch, batch. status: of the call. where: the split. track: the iterator. */
+  INSITU__TRACE_NEXT,
+  /* Slab given, filled, delivered, released. Epoch, batch, rows. track, where: as of NEXT, and the
+   * slab in `worker`. */
+  INSITU__TRACE_BATCH
+};
+enum { INSITU__TRACE_GATHER, INSITU__TRACE_CALL };
+#define INSITU__TRACE_NOBODY UINT32_MAX /* of `worker`: nothing was decoded */
+
+struct insitu__trace_record {
+  int64_t at[6];
+  uint64_t n[4];
+  uint32_t kind, where, worker, track;
+  int32_t status;
+};
+
+/* The first one: n % capacity of `record`, where n records were made. */
+struct insitu__trace_ring {
+  struct insitu__trace_record *record;
+  uint64_t capacity, n;
+};
+
+struct insitu__trace {
+  int fd; /* of the file */
+  struct insitu__trace_ring reactor;
+  pthread_mutex_t lock; /* of user */
+  struct insitu__trace_ring user;
+};
+
+/* Times of a chunk: at[] of INSITU__TRACE_CHUNK. */
+struct insitu__trace_span {
+  int64_t queued, read, got, decode, decoded, placed;
+  uint32_t worker; /* that decoded */
+};
+
+/* The time; 0 without a timeline. */
+static inline int64_t insitu__trace_now(const struct insitu__trace *t) {
+  return t ? insitu__base_now() : 0;
+}
+
+static void insitu__trace_push(
+    struct insitu__trace_ring *r, const struct insitu__trace_record *record) {
+  r->record[r->n++ & (r->capacity - 1)] = *record;
+}
+
+/* Adds a record, on the reactor thread. */
+static void insitu__trace_add(struct insitu__trace *t, const struct insitu__trace_record *record) {
+  insitu__trace_push(&t->reactor, record);
+}
+
+/* Adds a record, on a user's thread. */
+static void insitu__trace_add_user(
+    struct insitu__trace *t, const struct insitu__trace_record *record) {
+  pthread_mutex_lock(&t->lock);
+  insitu__trace_push(&t->user, record);
+  pthread_mutex_unlock(&t->lock);
+}
+
+static uint64_t insitu__trace_bytes(const struct insitu__trace_ring *r) {
+  return r->capacity * sizeof *r->record;
+}
+
+static void insitu__trace_free(struct insitu__trace *t) {
+  if (!t) return;
+  insitu__mem_unmap(t->reactor.record, insitu__trace_bytes(&t->reactor));
+  insitu__mem_unmap(t->user.record, insitu__trace_bytes(&t->user));
+  pthread_mutex_destroy(&t->lock);
+  if (t->fd >= 0) close(t->fd);
+  insitu__mem_free(t);
+}
+
+/* A timeline without records and file; NULL: no memory. Pages are taken as records come. */
+static struct insitu__trace *insitu__trace_new(void) {
+  struct insitu__trace *t = insitu__mem_alloc(1, sizeof *t);
+  if (!t) return NULL;
+  t->fd = -1;
+  pthread_mutex_init(&t->lock, NULL);
+  t->reactor.capacity = INSITU_TRACE_RECORDS;
+  t->user.capacity = INSITU_TRACE_RECORDS / 4;
+  t->reactor.record = insitu__mem_map(insitu__trace_bytes(&t->reactor));
+  t->user.record = insitu__mem_map(insitu__trace_bytes(&t->user));
+  if (t->reactor.record && t->user.record) return t;
+  insitu__trace_free(t);
+  return NULL;
+}
+
 /* >>reactor ------------------------------------------------------------------------------------ */
 /* One thread that owns a ring and runs coroutines, and workers for what takes processor time.
  *
@@ -7494,7 +7638,8 @@ struct insitu__reactor {
   insitu_error error;   /* of starting */
 
   struct insitu__ring_pool workers;
-  atomic_uint_least64_t busy; /* nanoseconds spent in jobs */
+  atomic_uint_least64_t busy;  /* nanoseconds spent in jobs */
+  struct insitu__trace *trace; /* the owner's, set on the reactor thread before jobs; or NULL */
 };
 
 /* ---- any thread ---- */
@@ -10087,9 +10232,10 @@ struct insitu__http_transfer {
 
   struct insitu__http_answer own; /* where headers go until this transfer claims its request */
   uint64_t header_bytes;
-  uint64_t bytes; /* of the body */
-  int64_t began;  /* insitu__http_clock */
-  bool headed;    /* the headers are complete */
+  uint64_t bytes;             /* of the body */
+  int64_t began;              /* insitu__http_clock */
+  int64_t sent_at, headed_at; /* with a timeline */
+  bool headed;                /* the headers are complete */
   char error[CURL_ERROR_SIZE];
 };
 
@@ -10623,6 +10769,7 @@ static bool insitu__http_claim(struct insitu__http_transfer *t) {
   if (r->winner) return r->winner == t;
   struct insitu__http *h = t->http;
   h->answered = true;
+  t->headed_at = insitu__trace_now(h->reactor->trace);
   r->winner = t;
   __builtin_prefetch(r->prefetch);
   r->answer = t->own;
@@ -11014,6 +11161,8 @@ static bool insitu__http_start(
   t->header_bytes = t->bytes = 0;
   t->error[0] = 0;
   t->began = insitu__http_clock(h);
+  t->sent_at = insitu__trace_now(h->reactor->trace);
+  t->headed_at = 0;
   insitu__tune_count(&h->tune, t->began, h->under_way);
   insitu__http_answer_init(&t->own);
   t->next = h->active;
@@ -11095,6 +11244,12 @@ static void insitu__http_transfer_done(
   }
 
   insitu__tune_done(&h->tune, insitu__http_clock(h), h->under_way, t->began, t->bytes);
+  if (h->reactor->trace)
+    insitu__trace_add(h->reactor->trace,
+        &(struct insitu__trace_record){.at = {t->sent_at, t->headed_at, insitu__base_now()},
+            .n = {r->bytes && r->first != INSITU__RING_TAIL ? r->first : 0, t->bytes},
+            .kind = INSITU__TRACE_REQUEST,
+            .status = r->answer.status});
   if (r->timing) insitu__http_measure(t->easy, r->timing);
   if (result == CURLE_COULDNT_CONNECT) { /* at addresses that may be old ones */
     struct insitu__http_names names;
@@ -41576,6 +41731,10 @@ struct insitu__loader_slab {
   int32_t receipt, rank, world;      /* desc.receipts, rank and world */
   bool checked;                      /* or need not be (desc.check) */
   bool freed_at_close;               /* nobody held the slab when its iterator was closed */
+  /* With a timeline: when the slab was given to the batch, filled, and delivered. track: among all
+   * slabs of the iterator. */
+  int64_t assigned_at, filled_at, delivered_at;
+  uint32_t track;
 };
 
 /* A neighbour in the same shard, read by the same request: see insitu__tile_cut, and
@@ -41731,6 +41890,7 @@ struct insitu__loader_tile {
   /* The end. */
   bool done;     /* a worker found the chunk in the caches and has done all of it */
   int64_t spent; /* nanoseconds from the first read to the last row, for the debug log */
+  struct insitu__trace_span span; /* with a timeline */
   insitu_status status;
   insitu_error error;
 
@@ -41883,6 +42043,7 @@ struct insitu_iter {
   struct insitu__loader_fixed *fixed; /* owned by the contents; NULL: no output is fixed */
   int split;
   pid_t pid;
+  uint32_t track; /* of its calls in a timeline */
   uint64_t max_held;
   uint64_t slab_bytes, pinned_bytes; /* of one slab; pinned_bytes are part of slab_bytes */
   struct insitu__geometry *cut;      /* what plan.shown points to; NULL: the loader's geometry */
@@ -42066,6 +42227,8 @@ struct insitu_loader {
   bool reactor_open;
 
   /* Parts that say themselves who may call them. */
+  struct insitu__trace *trace;    /* reactor.trace, once it is set; or NULL */
+  atomic_uint n_iters;            /* that were opened */
   struct insitu__decoded decoded; /* no pools: without cache_memory, and with plan_only */
   struct insitu__reactor reactor;
   struct insitu__source source; /* of all arrays */
@@ -43492,6 +43655,15 @@ static uint64_t insitu__rows_called(const insitu_loader *ld) {
   return ld->config.on_batch != NULL || ld->config.receipts;
 }
 
+/* Notes when a batch was filled, unless that is known, or the batch was delivered just now. With
+ * the lock held. */
+static void insitu__rows_filled(insitu_iter *it, uint64_t number, int64_t now) {
+  struct insitu__loader_slab *slab = it->ring[number % it->n_ring];
+
+  if (it->shared.next <= number && slab->number == number && !slab->filled_at)
+    slab->filled_at = now;
+}
+
 /* Counts parts of a batch down; the last of its rows has on_batch called, and the last of all wakes
  * a user who waits for the batch, or has it copied to devices. Nothing of the slab may be touched
  * afterwards. */
@@ -43501,7 +43673,9 @@ static void insitu__rows_count_down(
   uint64_t left = atomic_fetch_sub_explicit(&slab->pending, parts, memory_order_acq_rel) - parts;
 
   if (left > insitu__rows_called(it->loader)) return;
+  int64_t now = insitu__trace_now(it->loader->reactor.trace);
   pthread_mutex_lock(&it->lock);
+  if (now) insitu__rows_filled(it, number, now);
   bool call = left && number == it->shared.called;
   bool upload = !left && it->device.n_rings && number == it->shared.uploaded;
   if (call || upload) insitu__reactor_wake(&it->loader->reactor);
@@ -43899,9 +44073,15 @@ static void insitu__rows_cell(struct insitu__loader_tile *t, unsigned worker) {
   }
 }
 
-/* The same as the work of a coroutine. */
+/* The same of a chunk that was there, as the work of a coroutine. */
 static void insitu__rows_cell_work(void *arg, unsigned worker) {
-  insitu__rows_cell(arg, worker);
+  struct insitu__loader_tile *t = arg;
+  struct insitu__trace *trace = t->loader->reactor.trace;
+
+  t->span.worker = worker;
+  t->span.decode = t->span.decoded = insitu__trace_now(trace);
+  insitu__rows_cell(t, worker);
+  t->span.placed = insitu__trace_now(trace);
 }
 
 /* Decodes the tile's buffer and scatters its rows, on a worker. t->status is INSITU_E_ABSENT where
@@ -43922,6 +44102,8 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   t->hole.n = 0;
   t->hole.raises = false;
   atomic_store_explicit(&t->stage, INSITU__LOADER_DECODING, memory_order_relaxed);
+  t->span.decode = insitu__trace_now(ld->reactor.trace);
+  t->span.worker = worker;
   if (whole) {
     if (!s->whole) s->whole = insitu__mem_map(ld->footprint.whole_bytes);
     if (!s->whole) {
@@ -43948,6 +44130,7 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   if (t->have.n) sink.have = &t->have;
   t->status = insitu__chain_decode(
       &a->zarr.codecs, &s->codec, t->buffer, t->got, t->decoded, &sink, &t->error);
+  t->span.decoded = insitu__trace_now(ld->reactor.trace);
   if (!t->status && !t->hole.raises) insitu__loader_add(&ld->count.bytes_decoded, s->codec.made);
   if (!t->status && t->hole.n && !t->hole.raises) { /* before the batch can be delivered */
     insitu__loader_add(&ld->count.absent_chunks, t->hole.n);
@@ -43966,6 +44149,7 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   t->filled = t->cell != NULL;
   if (t->cell) insitu__rows_cell(t, worker);
   else insitu__rows_arrive(t, worker, UINT64_MAX);
+  t->span.placed = insitu__trace_now(ld->reactor.trace);
 }
 
 /* Notes that a row of a batch shows some of a bad chunk. Several threads may note the same. */
@@ -44085,8 +44269,7 @@ static struct insitu__loader_aim insitu__rows_aim(struct insitu__loader_tile *t,
 
 /* After such a read, on a worker: copies rows that have several places, or a cell's rows to their
  * places, then counts all down. */
-static void insitu__rows_landed(void *arg, unsigned worker) {
-  struct insitu__loader_tile *t = arg;
+static void insitu__rows_landed(struct insitu__loader_tile *t, unsigned worker) {
   const struct insitu__geometry_array *a = t->array;
   uint64_t stride = a->row_stride;
   struct insitu__rows_walk w;
@@ -44108,6 +44291,23 @@ static void insitu__rows_landed(void *arg, unsigned worker) {
   }
 
   insitu__rows_arrive(t, worker, UINT64_MAX);
+}
+
+/* After a read straight into place: its rows are counted down, and with `shared` copied before.
+ * worker: workers.n on the reactor thread. */
+static void insitu__rows_place(struct insitu__loader_tile *t, unsigned worker, bool shared) {
+  struct insitu__trace *trace = t->loader->reactor.trace;
+
+  t->span.worker = worker;
+  t->span.decode = t->span.decoded = insitu__trace_now(trace);
+  if (shared) insitu__rows_landed(t, worker);
+  else insitu__rows_arrive(t, worker, UINT64_MAX);
+  t->span.placed = insitu__trace_now(trace);
+}
+
+/* The same with copies, as the work of a coroutine. */
+static void insitu__rows_landed_work(void *arg, unsigned worker) {
+  insitu__rows_place(arg, worker, true);
 }
 
 /* >>read --------------------------------------------------------------------------------------- */
@@ -45505,6 +45705,7 @@ static const struct insitu__config_field insitu__config_fields[] = {
     INSITU__CONFIG_FIELD_WORD(io, insitu__config_io_words, MACHINE, INSITU_IO_EPOLL),
     INSITU__CONFIG_FIELD(inline_io, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD(check, FLAG, DEFAULT, 0),
+    INSITU__CONFIG_FIELD(trace, TEXT, DESC, 0),
     INSITU__CONFIG_FIELD(plan_only, FLAG, DEFAULT, 0),
     INSITU__CONFIG_FIELD_WORD(
         receipts, insitu__config_receipt_words, DEFAULT, INSITU_RECEIPT_BYTES),
@@ -46058,7 +46259,7 @@ static insitu_status insitu__config_environment(insitu_loader *ld, uint64_t at, 
   return INSITU_OK;
 }
 
-/* INSITU_IO, INSITU_CHECK and INSITU_LOG, where the desc leaves them open. */
+/* INSITU_IO, INSITU_CHECK, INSITU_LOG and INSITU_TRACE, where the desc leaves them open. */
 static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insitu_error *err) {
   static const char *const io[] = {"", "uring", "epoll", NULL},
                            *const log[] = {"", "error", "warn", "info", "debug", "off", NULL},
@@ -46073,6 +46274,19 @@ static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insi
   if (!status)
     status = insitu__config_environment(ld, offsetof(insitu_loader_desc, log_level), "INSITU_LOG",
         log, "off, error, warn, info or debug", err);
+  const char *trace = getenv("INSITU_TRACE");
+  if (!status && !c->trace && trace && *trace) {
+    bool ok = true;
+    c->trace = trace;
+    insitu__config_keep_text(ld, &c->trace, &ok);
+    if (!ok)
+      return insitu__error_set(
+          err, INSITU_E_NOMEM, "open: no memory for INSITU_TRACE; give the process more memory");
+    insitu__config_from(ld, offsetof(insitu_loader_desc, trace), INSITU__CONFIG_FROM_ENVIRONMENT);
+  }
+  if (!status && c->trace && strlen(c->trace) > INSITU__MAX_KEY)
+    status = insitu__error_set(err, INSITU_E_ARG,
+        "open: trace has more than %d bytes; name another file", INSITU__MAX_KEY);
   if (!c->log_level) c->log_level = INSITU_LOG_WARN;
   if (c->log_level > INSITU_LOG_DEBUG) c->log_level = INSITU_LOG_OFF;
   return status;
@@ -47939,6 +48153,7 @@ static insitu_status insitu__tile_parts_await(
   if (status < 0 || what == INSITU__PART_WHOLE) return status;
 
   t->got = part.got;
+  t->span.got = insitu__trace_now(t->loader->reactor.trace);
   status = insitu__tile_decode_await(t);
   *done = true;
   if (what == INSITU__PART_ALL) return status;
@@ -47996,11 +48211,13 @@ static void insitu__tile_disk_end(struct insitu__loader_tile *t) {
 /* Checks what was read of the entry, and copies its rows to their places, on a worker. */
 static void insitu__tile_disk_rows(void *arg, unsigned worker) {
   struct insitu__loader_tile *t = arg;
+  int64_t begin = insitu__trace_now(t->loader->reactor.trace);
   atomic_store_explicit(&t->stage, INSITU__LOADER_DECODING, memory_order_relaxed);
   insitu__disk_check_job(t->disk, worker);
   if (!t->disk->intact) return;
   t->filled = true;
-  insitu__rows_cell(t, worker);
+  insitu__rows_cell_work(t, worker);
+  t->span.decode = begin; /* the check is a part of it */
 }
 
 /* The entry is of the object that the store has. False: it is damaged, and will be replaced. */
@@ -48027,8 +48244,8 @@ static void insitu__tile_landed_await(
 
   insitu__loader_add(&ld->count.bytes_decoded, aim->bytes);
   t->status = INSITU_OK;
-  if (aim->shared) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed, t);
-  else insitu__rows_arrive(t, ld->reactor.workers.n, UINT64_MAX);
+  if (aim->shared) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed_work, t);
+  else insitu__rows_place(t, ld->reactor.workers.n, false);
 }
 
 /* Reads and decodes a stored chunk, whose place in the array's grid is `index`. INSITU_E_NOTFOUND
@@ -48074,6 +48291,7 @@ static insitu_status insitu__tile_fetch_await(
   status =
       insitu__fetch_bytes_await(ld, &a->zarr, key, offset, t->iov, aim.n, &tag, &t->got, &t->error);
   t->cached = tag.cached;
+  t->span.got = insitu__trace_now(ld->reactor.trace);
   if (inner && status == INSITU_E_NOTFOUND) status = insitu__cache_vanished(&t->error);
   if (status) return insitu__disk_chunk_failed_await(t->disk, status, &t->error);
   if (t->disk && tag.unchanged) {
@@ -48216,11 +48434,35 @@ static void insitu__tile_let_go(struct insitu__loader_tile *t) {
   t->shard = NULL;
 }
 
+/* Tells the timeline of a tile that is done with. Stages that were passed over take no time. */
+static void insitu__tile_trace(const struct insitu__loader_tile *t, struct insitu__trace *trace) {
+  const struct insitu__trace_span *s = &t->span;
+  struct insitu__trace_record r = {
+      .at = {s->queued, s->read, s->got, s->decode, s->decoded, s->placed},
+      .n = {t->chunk, t->field, t->number % t->iter->batches, s->read ? t->got : 0},
+      .kind = INSITU__TRACE_CHUNK,
+      .where = (uint32_t)(t->array - t->iter->plan.shown->arrays),
+      .worker = s->worker,
+      .track = (uint32_t)(t - t->loader->tiles),
+      .status = t->status};
+
+  if (!s->read && !s->placed) return; /* no row of the window shows its field */
+  if (r.at[2] < r.at[1]) r.at[2] = r.at[1];
+  if (!s->decode) { /* filled, or damaged */
+    r.worker = INSITU__TRACE_NOBODY;
+    r.at[3] = s->placed;
+  }
+  for (int i = 4; i < 6; i++)
+    if (r.at[i] < r.at[i - 1]) r.at[i] = r.at[i - 1];
+  insitu__trace_add(trace, &r);
+}
+
 /* A tile is done with. */
 static void insitu__tile_finish(struct insitu__loader_tile *t) {
   insitu_loader *ld = t->loader;
   insitu_iter *it = t->iter;
 
+  if (ld->reactor.trace) insitu__tile_trace(t, ld->reactor.trace);
   insitu__tile_let_go(t);
   if (t->entry)
     insitu__decoded_leave(
@@ -48258,10 +48500,17 @@ static bool insitu__tile_leaves_cell(const struct insitu__loader_tile *t, insitu
   return damaged && t->cell && insitu__rows_have_parts(t->loader, t->array);
 }
 
+/* A tile begins to be read, perhaps once more. */
+static void insitu__tile_reads(struct insitu__loader_tile *t) {
+  if (!t->loader->reactor.trace) return;
+  t->span = (struct insitu__trace_span){.queued = t->span.queued, .read = insitu__base_now()};
+}
+
 /* insitu__tile_fetch_await, and once more past the caches of bytes if those gave damaged ones. */
 static insitu_status insitu__tile_fetch_anew_await(
     struct insitu__loader_tile *t, const uint64_t *index, const char *key) {
   t->anew = t->cached = false;
+  insitu__tile_reads(t);
   insitu_status status = insitu__tile_fetch_await(t, index, key);
   if (!insitu__fetch_again(status, t->cached)) return status;
   insitu__error_clear(&t->error);
@@ -48307,6 +48556,8 @@ static void insitu__tile_await(void *arg) {
   }
 
   if (status) status = insitu__tile_hole_await(t, status, key);
+  if (ld->reactor.trace && !t->span.placed && t->first < t->last)
+    t->span.placed = insitu__base_now(); /* filled, or damaged */
   if (status) {
     insitu_error error = {0};
     insitu__error_cause(&error, &t->error);
@@ -48382,7 +48633,7 @@ static bool insitu__tile_try_aim(struct insitu__loader_tile *t, unsigned worker)
   if (insitu__tile_ready(t)) return false;
   if (t->first >= t->last) return true; /* nothing is read */
   if (t->entry && !t->fills) {
-    insitu__rows_cell(t, worker);
+    insitu__rows_cell_work(t, worker);
     return true;
   }
   t->aim = insitu__rows_aim(t, t->stored);
@@ -48483,9 +48734,8 @@ static bool insitu__tile_try_read(struct insitu__loader_tile *t) {
  * read once more, and the cause told. */
 static bool insitu__tile_try_rows(struct insitu__loader_tile *t, unsigned worker) {
   t->status = INSITU_OK;
-  if (!t->aim.direct) insitu__rows_decode(t, worker);
-  else if (t->aim.shared) insitu__rows_landed(t, worker);
-  else insitu__rows_arrive(t, worker, UINT64_MAX);
+  if (t->aim.direct) insitu__rows_place(t, worker, t->aim.shared);
+  else insitu__rows_decode(t, worker);
   return !t->status;
 }
 
@@ -48509,8 +48759,11 @@ static struct insitu__loader_tile *insitu__tile_try(
   uint64_t reads = 0, decoded = 0;
 
   insitu__tile_try_cut(head);
+  for (struct insitu__loader_tile *t = head; ld->reactor.trace && t; t = t->run.next)
+    insitu__tile_reads(t);
   if (head->run.next) insitu__tile_try_run(head);
   else head->done = insitu__tile_try_read(head);
+  int64_t got = insitu__trace_now(ld->reactor.trace);
   for (struct insitu__loader_tile *t = head; t; t = t->run.next) {
     last = t;
     if (!t->done) continue;
@@ -48528,6 +48781,7 @@ static struct insitu__loader_tile *insitu__tile_try(
   if (decoded) insitu__loader_add(&ld->count.bytes_decoded, decoded);
   for (struct insitu__loader_tile *t = head; t && t->done; t = next) {
     next = t->run.next;
+    t->span.got = got;
     t->done = insitu__tile_try_rows(t, worker);
     if (!t->done) insitu__loader_add(&ld->count.reads, UINT64_MAX);
     else if (timed) insitu__tile_try_log(t, begin);
@@ -48682,6 +48936,9 @@ struct insitu__kept_job {
   struct insitu__kept_record *record;
   struct insitu__loader_slab *slab;
   uint64_t first, last;
+  /* With a timeline: when it began and ended, on which worker. */
+  int64_t began, ended;
+  unsigned worker;
 };
 
 /* A batch that is scanned, and what its rows show. */
@@ -49525,10 +49782,13 @@ static void insitu__kept_gather_row(const struct insitu__kept_job *job, uint64_t
 
 /* Gathers the rows of a job, on a worker. */
 static void insitu__kept_gather(void *arg, unsigned worker) {
-  const struct insitu__kept_job *job = arg;
-  (void)worker;
+  struct insitu__kept_job *job = arg;
+  struct insitu__trace *trace = job->it->loader->reactor.trace;
 
+  job->worker = worker;
+  job->began = insitu__trace_now(trace);
   for (uint64_t row = job->first; row < job->last; row++) insitu__kept_gather_row(job, row);
+  job->ended = insitu__trace_now(trace);
   insitu__rows_count_down(job->it, job->slab, 1);
 }
 
@@ -49549,7 +49809,16 @@ static void insitu__kept_end(insitu_iter *it, struct insitu__kept_record *record
 static void insitu__kept_await(void *arg) {
   struct insitu__kept_job *job = arg;
 
+  uint64_t batch = job->slab->number % job->it->batches;
+
   insitu__reactor_work_await(&job->it->loader->reactor, insitu__kept_gather, job);
+  struct insitu__trace *trace = job->it->loader->reactor.trace;
+  if (trace)
+    insitu__trace_add(trace, &(struct insitu__trace_record){.at = {job->began, job->ended},
+                                 .n = {batch},
+                                 .kind = INSITU__TRACE_JOB,
+                                 .where = INSITU__TRACE_GATHER,
+                                 .worker = job->worker});
   insitu__kept_end(job->it, job->record);
 }
 
@@ -49693,6 +49962,8 @@ static void insitu__call_receipt(const insitu_iter *it, struct insitu__loader_sl
 /* A call on a worker, and what it returned. */
 struct insitu__call_job {
   struct insitu__loader_slab *slab;
+  int64_t began, ended; /* with a timeline */
+  unsigned worker;
   insitu_status status;
   insitu_error error;
 };
@@ -49701,14 +49972,16 @@ static void insitu__call_now(void *arg, unsigned worker) {
   struct insitu__call_job *job = arg;
   const insitu_iter *it = job->slab->iter;
   const insitu_loader_desc *c = &it->loader->config;
-  (void)worker;
 
+  job->worker = worker;
+  job->began = insitu__trace_now(it->loader->reactor.trace);
   insitu__call_face(it, job->slab);
   memset(&job->slab->batch.after, 0, sizeof job->slab->batch.after);
   const void *keys = job->slab->memory + it->plan.shown->keys;
   if (c->on_batch && job->slab->rows)
     job->status = c->on_batch(c->on_batch_user, &job->slab->batch, keys, &job->error);
   if (c->receipts && !job->status) insitu__call_receipt(it, job->slab);
+  job->ended = insitu__trace_now(it->loader->reactor.trace);
 }
 
 /* Damages a batch whose call failed. */
@@ -49733,6 +50006,13 @@ static void insitu__call_await(void *arg) {
   insitu_iter *it = job.slab->iter;
 
   insitu__reactor_work_await(&it->loader->reactor, insitu__call_now, &job);
+  struct insitu__trace *trace = it->loader->reactor.trace;
+  if (trace)
+    insitu__trace_add(trace, &(struct insitu__trace_record){.at = {job.began, job.ended},
+                                 .n = {job.slab->number % it->batches},
+                                 .kind = INSITU__TRACE_JOB,
+                                 .where = INSITU__TRACE_CALL,
+                                 .worker = job.worker});
   it->loader->sched.calls--;
   if (job.status) insitu__call_failed(it, &job);
   else insitu__rows_count_down(it, job.slab, 1);
@@ -49916,6 +50196,8 @@ static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) 
       insitu__mem_fresh(slab->memory, it->slab_bytes - it->pinned_bytes);
       if (slab->pinned) insitu__mem_fresh(slab->pinned, it->pinned_bytes);
       slab->number = it->shared.assigned++;
+      slab->assigned_at = insitu__trace_now(it->loader->reactor.trace);
+      slab->filled_at = 0;
       slab->checked = !it->loader->config.check;
       uint64_t epoch = slab->number / it->batches;
       slab->rows = insitu__plan_rows(&it->plan, &it->order[epoch & 1], slab->number % it->batches);
@@ -50037,6 +50319,7 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base, struct insitu__lo
   t->slot = slot;
   if (!ld->sched.pump_now) ld->sched.pump_now = insitu__report_clock(ld);
   t->started_at = ld->sched.pump_now;
+  if (ld->reactor.trace) t->span = (struct insitu__trace_span){.queued = insitu__base_now()};
   atomic_store_explicit(&t->stage, INSITU__LOADER_WAITING, memory_order_relaxed);
   it->sched.inflight[t->order == &it->order[1]]++;
   insitu__loader_peak(&ld->count.inflight_peak, ++ld->sched.inflight);
@@ -50489,8 +50772,11 @@ static struct insitu__loader_bank *insitu__pass_bank_new(
     return NULL;
   }
 
+  uint32_t tracks = 0;
+  for (const struct insitu__loader_bank *b = it->banks; b; b = b->next) tracks += (uint32_t)b->n;
   for (uint64_t k = 0; k < n; k++) {
     insitu__pass_slab_init(it, bank, k);
+    bank->slabs[k].track = tracks + (uint32_t)k;
     bank->slabs[k].next = *free;
     *free = &bank->slabs[k];
   }
@@ -51571,8 +51857,25 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   slab->world = it->loader->config.world;
   insitu__pass_state(it, b->epoch, b->index + 1, &b->after);
   slab->held = true;
+  slab->delivered_at = insitu__trace_now(it->loader->trace);
+  if (!slab->filled_at) slab->filled_at = slab->delivered_at;
   it->shared.held++;
   it->shared.next++;
+}
+
+/* Tells the timeline of a batch that is released. With the lock held. */
+static void insitu__pass_trace(const insitu_iter *it, const struct insitu__loader_slab *slab) {
+  const insitu_batch *b = &slab->batch;
+  struct insitu__trace *t = it->loader->trace;
+  const struct insitu__trace_record r = {
+      .at = {slab->assigned_at, slab->filled_at, slab->delivered_at, insitu__base_now()},
+      .n = {b->epoch, b->index, b->rows},
+      .kind = INSITU__TRACE_BATCH,
+      .where = (uint32_t)it->split,
+      .worker = slab->track,
+      .track = it->track};
+
+  insitu__trace_add_user(t, &r);
 }
 
 /* What next can return at once: OK with *out, END, BUSY, CANCELLED, an error; TIMEOUT when it must
@@ -51651,6 +51954,341 @@ static void insitu__pass_wait(insitu_iter *it, int64_t deadline) {
     struct timespec t = {deadline / 1000000000, deadline % 1000000000};
     pthread_cond_timedwait(&it->news, &it->lock, &t);
   }
+}
+
+/* >>timeline ----------------------------------------------------------------------------------- */
+/* The file of desc.trace: the records of >>trace as Chrome's trace events, which Perfetto and
+ * `insitu trace` read. One event a line:
+ *
+ *   {"traceEvents": [
+ *   {"ph": "M", ...},                                  names of processes and threads
+ *   {"ph": "X", "pid": 1, "tid": 2, "ts": 12.345, "dur": 6.789, "name": "decode", "cat": "work",
+ *    "args": {...}},
+ *   ...], "otherData": {"insitubatch": 1, ...}}
+ *
+ * Processes are groups of tracks, 8 numbers for each rank: threads, chunks in flight, batches,
+ * requests. No event of a track overlaps another of its track but one that it lies in. Times are
+ * microseconds since the loader was opened.
+ *
+ * The file is made when the loader opens, so that one that cannot be made is told then; it is
+ * written when the loader closes. Runs on the user's thread, once the reactor thread has ended. */
+
+enum { INSITU__TIMELINE_KEY = 120 };        /* bytes of a chunk's key that are shown, its end */
+enum { INSITU__TIMELINE_BUFFER = 1 << 20 }; /* bytes that are written at once */
+/* Tracks of threads: calls of next of the first iterator, of others by number; workers. */
+enum {
+  INSITU__TIMELINE_CONSUMER = 1,
+  INSITU__TIMELINE_WORKER = 10,
+  INSITU__TIMELINE_OTHERS = 2000
+};
+enum {
+  INSITU__TIMELINE_THREADS = 1,
+  INSITU__TIMELINE_CHUNKS,
+  INSITU__TIMELINE_BATCHES,
+  INSITU__TIMELINE_REQUESTS
+};
+static const char *const insitu__timeline_groups[] = {
+    "", "threads", "chunks in flight", "batches", "requests"};
+
+struct insitu__timeline {
+  insitu_loader *loader;
+  struct insitu__text_buffer text;
+  bool failed; /* to write */
+  int error;   /* errno */
+  bool first;
+  /* When the last request of each track ended. */
+  int64_t *request_ends;
+  uint64_t n_request_ends;
+};
+
+/* Makes the timeline and its file, on the opening thread. */
+static insitu_status insitu__timeline_init(
+    insitu_loader *ld, struct insitu__trace **out, insitu_error *err) {
+  const insitu_loader_desc *c = &ld->config;
+  char path[INSITU__MAX_KEY + 16], name[400];
+  struct insitu__trace *t = insitu__trace_new();
+  if (!t)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "open: no memory for a timeline; give the process more memory");
+  snprintf(path, sizeof path, c->rank ? "%s.%d" : "%s", c->trace, c->rank);
+  t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (t->fd >= 0) {
+    *out = t;
+    return INSITU_OK;
+  }
+  insitu__error_errno(err, errno);
+  insitu__text_redact(path, name, sizeof name);
+  insitu__trace_free(t);
+  return insitu__error_set(err, INSITU_E_IO,
+      "open, timeline %s: %m; let trace or INSITU_TRACE name a file that can be written", name);
+}
+
+/* Sets the reactor's timeline, on the reactor thread. */
+static void insitu__timeline_set(void *arg) {
+  struct insitu__loader_call *call = arg;
+  call->loader->reactor.trace = call->loader->trace;
+}
+
+/* Opens what desc.trace asks for. */
+static insitu_status insitu__timeline_open(insitu_loader *ld, insitu_error *err) {
+  struct insitu__loader_call call = {.loader = ld};
+  if (!ld->config.trace || ld->config.plan_only) return INSITU_OK;
+  insitu_status status = insitu__timeline_init(ld, &ld->trace, err);
+  if (!status) status = insitu__reactor_call(&ld->reactor, insitu__timeline_set, &call);
+  return status;
+}
+
+/* ---- events ---- */
+
+/* Writes what is buffered, if it is as much as `least`. */
+static void insitu__timeline_flush(struct insitu__timeline *w, uint64_t least) {
+  const char *from = w->text.text;
+  uint64_t left = w->text.n;
+  if (left < least || w->failed) return;
+  while (left) {
+    ssize_t n = write(w->loader->trace->fd, from, left);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) {
+      w->failed = true;
+      w->error = n ? errno : EIO;
+      break;
+    }
+    from += n;
+    left -= (uint64_t)n;
+  }
+  w->text.n = 0;
+}
+
+/* Writes a short text: insitu__text_buffer_printf formats everything twice. */
+__attribute__((format(printf, 2, 3))) static void insitu__timeline_put(
+    struct insitu__timeline *w, const char *format, ...) {
+  char text[400];
+  va_list args;
+  va_start(args, format);
+  int n = vsnprintf(text, sizeof text, format, args);
+  va_end(args);
+  assert(n >= 0 && (size_t)n < sizeof text);
+  insitu__text_buffer_bytes(&w->text, text, (uint64_t)n);
+}
+
+/* Begins an event on a track of a group. */
+static void insitu__timeline_begin(
+    struct insitu__timeline *w, const char *phase, int group, uint64_t track) {
+  insitu__timeline_flush(w, INSITU__TIMELINE_BUFFER);
+  insitu__timeline_put(w, "%s{\"ph\": \"%s\", \"pid\": %d, \"tid\": %" PRIu64,
+      w->first ? "" : ",\n", phase, 8 * w->loader->config.rank + group, track);
+  w->first = false;
+}
+
+/* The name of a group, or with `track` of a thread. */
+static void insitu__timeline_name(
+    struct insitu__timeline *w, int group, uint64_t track, const char *what, const char *name) {
+  insitu__timeline_begin(w, "M", group, track);
+  insitu__timeline_put(w, ", \"name\": \"%s\", \"args\": {\"name\": ", what);
+  insitu__text_buffer_json_string(&w->text, name);
+  insitu__timeline_put(w, "}}");
+}
+
+/* An event from `begin` to `end`; the caller adds args and closes the brace. A time that did not
+ * come, or came before, counts as the one before. */
+static void insitu__timeline_event(struct insitu__timeline *w, int group, uint64_t track,
+    int64_t begin, int64_t end, const char *cat, const char *name) {
+  int64_t from = begin - w->loader->opened, n = end > begin ? end - begin : 0;
+  if (from < 0) from = 0;
+  insitu__timeline_begin(w, "X", group, track);
+  insitu__timeline_put(w,
+      ", \"ts\": %" PRId64 ".%03d, \"dur\": %" PRId64 ".%03d, \"cat\": \"%s\", \"name\": ",
+      from / 1000, (int)(from % 1000), n / 1000, (int)(n % 1000), cat);
+  insitu__text_buffer_json_string(&w->text, name);
+}
+
+/* The end of a chunk's key, after its array; no character is cut. */
+static void insitu__timeline_key(
+    const insitu_loader *ld, const struct insitu__trace_record *r, char *name) {
+  uint64_t index[INSITU__MAX_DIMS];
+  char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
+  const struct insitu__geometry_array *a = &ld->geometry.arrays[r->where];
+  struct insitu__loader_tile t = {.array = a, .chunk = r->n[0], .field = r->n[1]};
+
+  if (insitu__tile_key(&t, index, key)) {
+    snprintf(name, INSITU__TIMELINE_KEY, "chunk");
+    return;
+  }
+  insitu__zarr_name_inner(&a->zarr, index, key, sizeof key);
+  const char *from = key;
+  size_t n = strlen(key);
+  if (n >= INSITU__TIMELINE_KEY) from += n - INSITU__TIMELINE_KEY + 1;
+  while ((*from & 0xC0) == 0x80) from++;
+  snprintf(name, INSITU__TIMELINE_KEY, "%.*s", INSITU__TIMELINE_KEY - 1, from);
+}
+
+static void insitu__timeline_chunk(
+    struct insitu__timeline *w, const struct insitu__trace_record *r) {
+  const int64_t *at = r->at; /* queued, read, got, decode, decoded, placed */
+  char name[INSITU__TIMELINE_KEY];
+  uint64_t worker = INSITU__TIMELINE_WORKER + r->worker;
+
+  insitu__timeline_key(w->loader, r, name);
+  insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[0], at[5], "chunk", name);
+  insitu__timeline_put(w,
+      ", \"args\": {\"batch\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"status\": %d}}", r->n[2],
+      r->n[3], r->status);
+  if (at[1]) {
+    insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[1], at[2], "read", "read");
+    insitu__timeline_put(w, "}");
+  }
+  if (at[4] > at[3]) {
+    insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[3], at[4], "decode", "decode");
+    insitu__timeline_put(w, "}");
+  }
+  if (at[5] > at[4]) {
+    insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[4], at[5], "place", "place");
+    insitu__timeline_put(w, "}");
+  }
+  if (r->worker == INSITU__TRACE_NOBODY || at[5] == at[3]) return;
+  insitu__timeline_event(w, INSITU__TIMELINE_THREADS, worker, at[3], at[5], "work", "decode");
+  insitu__timeline_put(w, "}");
+}
+
+/* The first track of requests that is free at a time; it is taken until `end`. */
+static uint64_t insitu__timeline_track(struct insitu__timeline *w, int64_t begin, int64_t end) {
+  uint64_t i = 0;
+  while (i < w->n_request_ends && w->request_ends[i] > begin) i++;
+  if (i == w->n_request_ends) return i;
+  w->request_ends[i] = end;
+  return i;
+}
+
+static void insitu__timeline_request(
+    struct insitu__timeline *w, const struct insitu__trace_record *r) {
+  uint64_t track = insitu__timeline_track(w, r->at[0], r->at[2]);
+  insitu__timeline_event(
+      w, INSITU__TIMELINE_REQUESTS, track, r->at[0], r->at[2], "request", "request");
+  insitu__timeline_put(w,
+      ", \"args\": {\"first\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"status\": %d}}", r->n[0],
+      r->n[1], r->status);
+  if (!r->at[1]) return;
+  insitu__timeline_event(
+      w, INSITU__TIMELINE_REQUESTS, track, r->at[0], r->at[1], "answer", "waits for the answer");
+  insitu__timeline_put(w, "}");
+}
+
+static void insitu__timeline_batch(
+    struct insitu__timeline *w, const struct insitu__trace_record *r) {
+  static const char *const stages[] = {"filling", "ready", "held"};
+  uint64_t track = r->track * INSITU__MAX_HELD + r->worker;
+  char name[80];
+  snprintf(name, sizeof name, "%s %" PRIu64 ":%" PRIu64, insitu__split_names[r->where], r->n[0],
+      r->n[1]);
+  insitu__timeline_event(w, INSITU__TIMELINE_BATCHES, track, r->at[0], r->at[3], "batch", name);
+  insitu__timeline_put(w,
+      ", \"args\": {\"epoch\": %" PRIu64 ", \"batch\": %" PRIu64 ", \"rows\": %" PRIu64 "}}",
+      r->n[0], r->n[1], r->n[2]);
+  for (int i = 0; i < 3; i++) {
+    insitu__timeline_event(
+        w, INSITU__TIMELINE_BATCHES, track, r->at[i], r->at[i + 1], stages[i], stages[i]);
+    insitu__timeline_put(w, "}");
+  }
+}
+
+static void insitu__timeline_record(
+    struct insitu__timeline *w, const struct insitu__trace_record *r) {
+  bool gathers = r->where == INSITU__TRACE_GATHER;
+  switch (r->kind) {
+  case INSITU__TRACE_CHUNK: insitu__timeline_chunk(w, r); break;
+  case INSITU__TRACE_JOB:
+    insitu__timeline_event(w, INSITU__TIMELINE_THREADS, INSITU__TIMELINE_WORKER + r->worker,
+        r->at[0], r->at[1], "work", gathers ? "gather" : "on_batch");
+    insitu__timeline_put(w, ", \"args\": {\"batch\": %" PRIu64 "}}", r->n[0]);
+    break;
+  case INSITU__TRACE_REQUEST: insitu__timeline_request(w, r); break;
+  case INSITU__TRACE_NEXT:
+    insitu__timeline_event(w, INSITU__TIMELINE_THREADS,
+        r->track ? INSITU__TIMELINE_OTHERS + r->track : INSITU__TIMELINE_CONSUMER, r->at[0],
+        r->at[1], "next", "next");
+    insitu__timeline_put(w,
+        ", \"args\": {\"epoch\": %" PRIu64 ", \"batch\": %" PRIu64 ", \"status\": %d}}", r->n[0],
+        r->n[1], r->status);
+    break;
+  default: insitu__timeline_batch(w, r); break;
+  }
+}
+
+/* ---- the file ---- */
+
+static void insitu__timeline_ring(
+    struct insitu__timeline *w, const struct insitu__trace_ring *ring) {
+  uint64_t begin = ring->n > ring->capacity ? ring->n - ring->capacity : 0;
+  for (uint64_t i = begin; i < ring->n && !w->failed; i++)
+    insitu__timeline_record(w, &ring->record[i & (ring->capacity - 1)]);
+}
+
+/* How many records a ring has lost. */
+static uint64_t insitu__timeline_lost(const struct insitu__trace_ring *r) {
+  return r->n > r->capacity ? r->n - r->capacity : 0;
+}
+
+static void insitu__timeline_names(struct insitu__timeline *w) {
+  const insitu_loader_desc *c = &w->loader->config;
+  char name[80];
+  for (int g = INSITU__TIMELINE_THREADS; g <= INSITU__TIMELINE_REQUESTS; g++) {
+    snprintf(name, sizeof name, "rank %d: %s", c->rank, insitu__timeline_groups[g]);
+    insitu__timeline_name(w, g, 0, "process_name", name);
+  }
+  insitu__timeline_name(
+      w, INSITU__TIMELINE_THREADS, INSITU__TIMELINE_CONSUMER, "thread_name", "consumer: next");
+  for (uint64_t i = 0; i < c->decode_threads; i++) {
+    snprintf(name, sizeof name, "worker %" PRIu64, i);
+    insitu__timeline_name(
+        w, INSITU__TIMELINE_THREADS, INSITU__TIMELINE_WORKER + i, "thread_name", name);
+  }
+  if (!c->inline_io)
+    insitu__timeline_name(w, INSITU__TIMELINE_THREADS, INSITU__TIMELINE_WORKER + c->decode_threads,
+        "thread_name", "reactor");
+}
+
+/* What `insitu trace` needs besides. */
+static void insitu__timeline_tail(struct insitu__timeline *w) {
+  const insitu_loader *ld = w->loader;
+  const insitu_loader_desc *c = &ld->config;
+  const struct insitu__trace *t = ld->trace;
+  insitu__timeline_put(w,
+      "\n],\n\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"insitubatch\": 1, \"rank\": %d, "
+      "\"world\": %d, \"decode_threads\": %" PRIu64 ", \"max_inflight\": %" PRIu64
+      ", \"prefetch_depth\": %" PRIu64 ", \"batch_size\": %" PRIu64
+      ", \"inline_io\": %d, \"remote\": %d, \"lost_records\": %" PRIu64
+      ", \"lost_batches\": %" PRIu64 "}}\n",
+      c->rank, c->world, c->decode_threads, c->max_inflight, c->prefetch_depth, c->batch_size,
+      c->inline_io != 0, insitu__store_is_remote(&ld->source.store),
+      insitu__timeline_lost(&t->reactor), insitu__timeline_lost(&t->user));
+}
+
+/* Writes the file, and tells the log of what went wrong. No thread of the loader runs any more. */
+static void insitu__timeline_write(insitu_loader *ld) {
+  struct insitu__timeline w = {.loader = ld, .first = true, .n_request_ends = 4096};
+  struct insitu__trace *t = ld->trace;
+  uint64_t lost = insitu__timeline_lost(&t->reactor) + insitu__timeline_lost(&t->user);
+
+  w.request_ends = insitu__mem_alloc(w.n_request_ends, sizeof *w.request_ends);
+  if (!w.request_ends) w.n_request_ends = 0;
+  insitu__timeline_put(&w, "{\"traceEvents\": [\n");
+  insitu__timeline_names(&w);
+  insitu__timeline_ring(&w, &t->reactor);
+  insitu__timeline_ring(&w, &t->user);
+  insitu__timeline_tail(&w);
+  insitu__timeline_flush(&w, 0);
+  w.failed |= w.text.failed;
+  insitu__text_buffer_free(&w.text);
+  insitu__mem_free(w.request_ends);
+  if (w.failed)
+    insitu__report_log(
+        ld, 1, "timeline: it could not be written: %s", w.error ? strerror(w.error) : "no memory");
+  else if (lost)
+    insitu__report_log(ld, 2,
+        "timeline: the last %" PRIu64 " records of chunks, jobs and requests and the last %" PRIu64
+        " of batches and calls of next are kept; %" PRIu64 " earlier ones are lost",
+        insitu__base_min(t->reactor.n, t->reactor.capacity),
+        insitu__base_min(t->user.n, t->user.capacity), lost);
 }
 
 /* >>open --------------------------------------------------------------------------------------- */
@@ -51944,6 +52582,8 @@ static bool insitu__open_tiles(insitu_loader *ld) {
 /* Frees a loader, however far it was opened. Its iterators were closed. */
 static void insitu__open_destroy(insitu_loader *ld) {
   if (ld->reactor_open) insitu__reactor_close(&ld->reactor);
+  if (ld->trace && ld->tiles) insitu__timeline_write(ld); /* else it was never open */
+  insitu__trace_free(ld->trace);
   insitu__source_close(&ld->source);
   insitu__cache_free(&ld->cache);
   insitu__decoded_free(&ld->decoded);
@@ -52020,6 +52660,8 @@ static insitu_status insitu__open_init(
   status = insitu__reactor_open(&ld->reactor, &r, err);
   if (status) return status;
   ld->reactor_open = true;
+  status = insitu__timeline_open(ld, err);
+  if (status) return status;
   struct insitu__loader_call o = {.loader = ld, .err = err};
   status = insitu__reactor_call(&ld->reactor, insitu__open_await, &o);
   if (!status) status = o.status;
@@ -54732,6 +55374,7 @@ INSITU_DEF insitu_status insitu_iter_open(
   it->loader = ld;
   it->pid = ld->pid;
   it->split = desc->split;
+  it->track = atomic_fetch_add_explicit(&ld->n_iters, 1, memory_order_relaxed);
   it->shared.owners = 2;
   pthread_condattr_t clock;
   pthread_condattr_init(&clock);
@@ -54814,6 +55457,22 @@ static insitu_status insitu__public_skip(insitu_iter *it, insitu_error *err) {
   return INSITU_OK;
 }
 
+/* Tells the timeline of a call of next. */
+static void insitu__public_trace_next(
+    insitu_iter *it, int64_t begin, int64_t now, insitu_status status, const insitu_batch *batch) {
+  struct insitu__trace_record r = {.at = {begin, now},
+      .kind = INSITU__TRACE_NEXT,
+      .where = (uint32_t)it->split,
+      .track = it->track,
+      .status = status};
+
+  if (batch) {
+    r.n[0] = batch->epoch;
+    r.n[1] = batch->index;
+  }
+  insitu__trace_add_user(it->loader->trace, &r);
+}
+
 INSITU_DEF insitu_status insitu_iter_next(
     insitu_iter *it, int64_t timeout_ms, insitu_batch **out, insitu_error *err) {
   if (out) *out = NULL;
@@ -54855,6 +55514,7 @@ INSITU_DEF insitu_status insitu_iter_next(
   pthread_mutex_unlock(&it->lock);
   if (wakes) insitu__reactor_wake(&ld->reactor);
   int64_t now = insitu__base_now();
+  if (ld->trace) insitu__public_trace_next(it, begin, now, status, *out);
   insitu__report_next_ends(it, begin, now, status, *out);
   if (status == INSITU_END) insitu__report_lap_log(it, now);
   return status;
@@ -55164,6 +55824,7 @@ static void insitu__public_release(
   else slab->held = false;
   bool last = false;
   if (!slab->held && !slab->exports) {
+    if (it->loader && it->loader->trace) insitu__pass_trace(it, slab);
     insitu__pass_slab_recycle(it, slab);
     /* one more may be uploaded */
     if (it->loader && it->device.n_rings) insitu__reactor_wake(&it->loader->reactor);

@@ -14,6 +14,7 @@
 #include "insitu/scan.h"
 #include "insitu/warm.h"
 #include "insitu/prove.h"
+#include "insitu/trace.h"
 #include "insitu/cat.h"
 #include "insitu/peek.h"
 #include "insitu/bench.h"
@@ -40,6 +41,7 @@ static const struct tool_command *const tool_commands[] = {
     &scan_command,
     &warm_command,
     &prove_command,
+    &trace_command,
     &bench_command,
     &mk_command,
     &index_command,

@@ -1,4 +1,5 @@
-/* The command insitu on what runs leave behind: prove, on receipts and states. */
+/* The command insitu on what runs leave behind: prove, on receipts and states; trace, on
+ * timelines. */
 #include "insitubatch.h"
 #include "support.h"
 #include "run_tool.h"
@@ -197,9 +198,60 @@ static void test_prove_state(void **state) {
   assert_has(run_err, "checksum");
 }
 
+/* What a number of the JSON that was printed is. */
+static double number(const char *key) {
+  char name[64];
+  snprintf(name, sizeof name, "\"%s\": ", key);
+  const char *at = strstr(run_out, name);
+  if (!at) fail_msg("no %s in:\n%s", name, run_out);
+  return atof(at + strlen(name));
+}
+static void test_trace(void **state) {
+  (void)state;
+  begin();
+  char file[300];
+  snprintf(file, sizeof file, "%s", support_path("t.json"));
+  insitu_loader_desc d = desc_of(1, 0);
+  insitu_stats stats;
+  insitu_batch *b;
+  d.trace = file;
+  d.hold_epoch = 1;
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it = open_iter_or_fail(ld, &train);
+  while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) insitu_batch_release(&b);
+  assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  if (run_tool("trace %s", file)) fail_msg("%s%s", run_out, run_err);
+  static const char *const says[] = {"the consumer waits", "workers are busy", "chunks in flight",
+      "read", "decode", "is filled", "slowest chunks", "longest waits", "limited by: "};
+  for (size_t i = 0; i < sizeof says / sizeof *says; i++) assert_has(run_out, says[i]);
+  assert_int_equal(run_tool("trace %s --json", file), 0);
+  assert_true(number("chunks") == (double)stats.reads);
+  assert_true(number("batches") == BATCHES && number("requests") == 0);
+  assert_true(number("consumer_waits") > 0 && number("consumer_waits") <= 1);
+  assert_true(number("lost_records") == 0);
+
+  static const char *const bad[][2] = {{"", "trace"}, {"{}", "no timeline of this library"},
+      {"{\"traceEvents\": [], \"otherData\": {\"insitubatch\": 2}}", "no timeline of this"},
+      {"{\"traceEvents\": [{\"ph\": \"X\", \"ts\": 1, \"dur\": -1, \"cat\": \"next\", "
+       "\"name\": \"next\"}], \"otherData\": {\"insitubatch\": 1}}",
+          "an event has no time"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    const char *at = file_of("bad.json", bad[i][0], strlen(bad[i][0]));
+    assert_int_equal(run_tool("trace %s", at), 1);
+    assert_has(run_err, bad[i][1]);
+  }
+  const char *none = "{\"traceEvents\": [], \"otherData\": {\"insitubatch\": 1}}";
+  assert_int_equal(run_tool("trace %s", file_of("none.json", none, strlen(none))), 0);
+  assert_has(run_out, "no call of insitu_iter_next");
+  assert_int_equal(run_tool("trace"), 2);
+  assert_int_equal(run_tool("trace %s --top 1000", file), 2);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_prove),
       cmocka_unit_test(test_prove_ranks), cmocka_unit_test(test_prove_planted),
-      cmocka_unit_test(test_prove_state)};
+      cmocka_unit_test(test_prove_state), cmocka_unit_test(test_trace)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

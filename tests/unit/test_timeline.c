@@ -1,0 +1,121 @@
+/* The file of desc.trace from records that are made by hand: bounds, tracks, times, losses. */
+#define INSITU_TRACE_RECORDS 16
+#define INSITU_IMPLEMENTATION
+#include "insitubatch.h"
+#include "support.h"
+
+static struct insitu__text_json doc;
+static char *text;
+
+/* Writes the timeline of a loader, and parses it. */
+static void write_out(insitu_loader *ld) {
+  const char *path = support_path("t.json");
+  insitu_error err = {0};
+  ld->trace->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  insitu__timeline_write(ld);
+  off_t n = lseek(ld->trace->fd, 0, SEEK_END);
+  text = calloc(1, (size_t)n + 1);
+  assert_int_equal(pread(ld->trace->fd, text, (size_t)n, 0), n);
+  if (insitu__text_json_parse(&doc, text, (uint64_t)n, "t.json", &err)) fail_msg("%s", err.message);
+}
+static void done(insitu_loader *ld) {
+  insitu__text_json_free(&doc);
+  free(text);
+  insitu__trace_free(ld->trace);
+}
+static uint64_t number(int object, const char *key) {
+  uint64_t v = UINT64_MAX;
+  assert_true(insitu__text_json_u64(&doc, insitu__text_json_get(&doc, object, key), &v));
+  return v;
+}
+static double real(int object, const char *key) {
+  double v = -1;
+  assert_true(insitu__text_json_double(&doc, insitu__text_json_get(&doc, object, key), &v));
+  return v;
+}
+/* Event number i of a category; -1: there is none. */
+static int event_of(const char *cat, int i) {
+  int events = insitu__text_json_get(&doc, 0, "traceEvents");
+  INSITU__TEXT_JSON_EACH (t, &doc, events)
+    if (insitu__text_json_equals(&doc, insitu__text_json_get(&doc, t, "cat"), cat) && !i--)
+      return t;
+  return -1;
+}
+
+static insitu_loader *loader(void) {
+  static insitu_loader ld;
+  memset(&ld, 0, sizeof ld);
+  ld.opened = 1000;
+  ld.config.decode_threads = 2;
+  ld.config.rank = 3;
+  ld.config.world = 4;
+  ld.trace = insitu__trace_new();
+  assert_non_null(ld.trace);
+  return &ld;
+}
+
+/* A ring keeps its last records, and the file says how many are lost. */
+static void test_bound(void **state) {
+  (void)state;
+  insitu_loader *ld = loader();
+  for (int i = 0; i < 50; i++) {
+    struct insitu__trace_record job = {.at = {2000 + 10 * i, 2005 + 10 * i},
+        .n = {(uint64_t)i},
+        .kind = INSITU__TRACE_JOB,
+        .where = INSITU__TRACE_CALL,
+        .worker = 1};
+    insitu__trace_add(ld->trace, &job);
+    job.kind = INSITU__TRACE_NEXT;
+    if (i < 3) insitu__trace_add_user(ld->trace, &job);
+  }
+  write_out(ld);
+  int other = insitu__text_json_get(&doc, 0, "otherData"), e = event_of("work", 0);
+  assert_int_equal(number(other, "lost_records"), 34);
+  assert_int_equal(number(other, "lost_batches"), 0);
+  assert_int_equal(number(insitu__text_json_get(&doc, e, "args"), "batch"), 34);
+  assert_true(event_of("work", 15) > 0 && event_of("work", 16) < 0);
+  assert_true(event_of("next", 2) > 0 && event_of("next", 3) < 0);
+  assert_int_equal(number(e, "pid"), 8 * 3 + 1);
+  assert_int_equal(number(e, "tid"), 11);
+  assert_true(real(e, "ts") == 1.34 && real(e, "dur") == 0.005);
+  done(ld);
+}
+
+/* Requests that overlap lie on tracks of their own; a track that is free is taken again. */
+static void test_requests(void **state) {
+  (void)state;
+  static const int64_t times[][3] = {
+      {2000, 2100, 3000}, {2500, 2600, 2700}, {2800, 0, 2900}, {3000, 3001, 3002}};
+  static const uint64_t tracks[] = {0, 1, 1, 0};
+  insitu_loader *ld = loader();
+  for (int i = 0; i < 4; i++)
+    insitu__trace_add(
+        ld->trace, &(struct insitu__trace_record){.at = {times[i][0], times[i][1], times[i][2]},
+                       .n = {7, 9},
+                       .kind = INSITU__TRACE_REQUEST,
+                       .status = 206});
+  write_out(ld);
+  for (int i = 0; i < 4; i++) assert_int_equal(number(event_of("request", i), "tid"), tracks[i]);
+  assert_true(event_of("answer", 2) > 0 && event_of("answer", 3) < 0); /* one had no answer */
+  done(ld);
+}
+
+/* What was over before the loader opened begins at 0, and what ends before it begins takes no
+ * time. */
+static void test_times(void **state) {
+  (void)state;
+  insitu_loader *ld = loader();
+  insitu__trace_add_user(ld->trace,
+      &(struct insitu__trace_record){.at = {500, 400}, .kind = INSITU__TRACE_NEXT, .track = 2});
+  write_out(ld);
+  int e = event_of("next", 0);
+  assert_true(real(e, "ts") == 0 && real(e, "dur") == 0);
+  assert_int_equal(number(e, "tid"), 2002);
+  done(ld);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_bound), cmocka_unit_test(test_requests), cmocka_unit_test(test_times)};
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
