@@ -25673,7 +25673,7 @@ static void insitu__ice_file_free(struct insitu__ice_file *f) {
 static insitu_status insitu__ice_file_open(struct insitu__ice_file *f, unsigned type,
     uint64_t limit, const char *named, insitu_error *err) {
   const unsigned char *p = (const unsigned char *)f->text;
-  bool packed;
+  bool packed = false;
   uint64_t bound;
   insitu_status status = insitu__ice_head(p, f->n, type, &packed, err);
   if (status < 0) return status;
@@ -25897,7 +25897,7 @@ static bool insitu__ice_containers(
   struct insitu__ice_table root = insitu__ice_root(&apart);
   struct insitu__ice_vector config = insitu__ice_vector(&root, 9, 1);
   struct insitu__ice_flex top, list, keys;
-  uint64_t at, n_name, n_prefix;
+  uint64_t at, n_name = 0, n_prefix = 0;
   unsigned wide;
   if (!config.present) return true;
   top = insitu__ice_flex_root(b->p + config.at, config.n);
@@ -26109,7 +26109,7 @@ static insitu_status insitu__ice_chunk_parse(
   struct insitu__ice_vector plain = insitu__ice_vector(t, 5, 1);
   struct insitu__ice_vector packed = insitu__ice_vector(t, 8, 1);
   struct insitu__ice_vector etag = insitu__ice_vector(t, 6, 1);
-  uint32_t modified = insitu__ice_u32(t, 7), number;
+  uint32_t modified = insitu__ice_u32(t, 7), number = 0;
   int kinds = (id != 0) + bytes.present + (plain.present || packed.present);
   insitu_status status = INSITU_OK;
   unsigned kind = INSITU__ICE_NATIVE;
@@ -27801,7 +27801,7 @@ static insitu_status insitu__zarr_shape(const struct insitu__zarr_reader *r) {
 /* Reads the extents of an object's chunk, one for each axis. */
 static insitu_status insitu__zarr_chunk_extents(
     const struct insitu__zarr_reader *r, const char *key, int token) {
-  unsigned n;
+  unsigned n = 0;
   insitu_status status = insitu__zarr_extents(r, key, token, 1, &n, r->a->object.chunk);
   if (!status && n != r->a->ndim)
     return insitu__zarr_damaged(r, key, token, "as many as 'shape' has are needed");
