@@ -105,6 +105,12 @@ in_macro {
   next
 }
 
+# State, of which there is one: in the object
+/^static [^(]*=[^{]*;$/ {
+  item("state")
+  next
+}
+
 /^INSITU__[A-Z0-9_]+\(/ { # a macro that makes functions
   item("made")
   next
@@ -201,7 +207,7 @@ END {
   print "#line 1 \"insitubatch.h\""
   for (i = 1; i <= n; i++) {
     if (mode == "object") {
-      if (kind[i] == "function" || kind[i] == "public") print "__attribute__((weak)) " outside(text[i])
+      if (kind[i] == "function" || kind[i] == "public" || kind[i] == "state") print "__attribute__((weak)) " outside(text[i])
       else print text[i]
     } else if (kind[i] == "function" || kind[i] == "public") {
       if (changed[i]) print outside(text[i])
@@ -210,6 +216,10 @@ END {
         print s
         for (lines = breaks(text[i]) - breaks(s); lines > 0; lines--) print ""
       }
+    } else if (kind[i] == "state") {
+      sub(/^static/, "extern", text[i])
+      sub(/ *=.*/, ";", text[i])
+      print text[i]
     } else if (kind[i] == "made") {
       print ""
     } else print text[i]

@@ -108,7 +108,8 @@ static inline const char *support_path(const char *name) {
   static char path[8][512];
   static int turn;
   char *p = path[turn++ % 8];
-  snprintf(p, sizeof path[0], "%s/%s", support_dir, name);
+  int n = snprintf(p, sizeof path[0], "%s/%s", support_dir, name);
+  assert_in_range(n, 0, sizeof path[0] - 1);
   return p;
 }
 /* Writes a file, and makes the folders that it lies in where they are not there. */

@@ -252,7 +252,7 @@ static int index_join_refs(
   for (uint64_t i = 0; i < n; i++) {
     const struct virtual_array *a = part[i].array;
     uint64_t mine = insitu__base_ceil_div(a->shape[axis], a->chunk[axis]);
-    for (uint64_t o = 0; o < outer && mine * inner; o++)
+    for (uint64_t o = 0; o < outer && mine * inner != 0; o++)
       memcpy(all + (o * grid[axis] + along) * inner, a->ref + o * mine * inner,
           mine * inner * sizeof *all);
     along += mine;
