@@ -1220,7 +1220,7 @@
  *   caches     Another release may find nothing in cache_dir, and never wrong bytes.
  *
  *   Changes:
- *   0.1.0      the first release
+ *   0.1.0      the first release: INSITU_API 7, order_version 1
  *
  * ---- 17. CONTENTS ----
  *
@@ -1335,17 +1335,7 @@ enum {
    * into the api field of every desc, and every open function refuses any other number. A handle
    * thus tells that caller and implementation agree on the layouts, so that structs that the
    * library fills (insitu_plan, insitu_stats, insitu_batch...) carry no size or version of their
-   * own. Version 2: insitu_state has 128 bytes. Version 3: insitu_codec has open and close.
-   * Version 4: insitu_variable has select and into, insitu_array has channels. Version 5:
-   * insitu_variable has map, rate, fixed and halo, insitu_array has fixed; insitu_loader_desc has
-   * axes, n_axes, split_axis, patches and coordinates; insitu_batch has axis_indices, n_axes,
-   * coordinates, time_us and calendar; insitu_plan has space, dropped and fixed_bytes;
-   * insitu_order_desc has classes. Version 6: insitu_loader_desc has samples, n_samples and
-   * assembly; insitu_axis has edge; insitu_plan has assembly, kept_bytes, scatter_bytes,
-   * gather_bytes and decode_amplification, and its dropped has INSITU_DROP_LIST; insitu_variable
-   * has ops and mask, insitu_loader_desc has stats, on_batch, on_batch_user, on_batch_threads,
-   * outputs and n_outputs. Version 7: insitu_loader_desc has receipts and trace, insitu_batch has
-   * anchors_digest, epoch_digest and bytes_digest, insitu_stats has skipped. */
+   * own. RELEASES in the manual lists what changed. */
   INSITU_API = 7,
   INSITU_FOREVER = -1, /* timeout_ms of insitu_iter_next */
   INSITU_AUTO = 0,     /* what zero means in every enum field of a desc: the documented default */

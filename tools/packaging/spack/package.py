@@ -1,5 +1,5 @@
-# spack repo add a repository that has this file as packages/insitubatch/package.py, then spack install insitubatch; or spack dev-build
-# in a clone of the project.
+# spack repo add a repository that has this file as packages/insitubatch/package.py, then spack install insitubatch; or
+# spack dev-build in a clone of the project.
 from spack.package import *
 
 
