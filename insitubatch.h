@@ -44120,7 +44120,7 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   if (t->have.n) sink.have = &t->have;
   t->status = insitu__chain_decode(
       &a->zarr.codecs, &s->codec, t->buffer, t->got, t->decoded, &sink, &t->error);
-  t->span.decoded = insitu__trace_now(ld->reactor.trace);
+  if (whole) t->span.decoded = insitu__trace_now(ld->reactor.trace); /* else rows are placed, too */
   if (!t->status && !t->hole.raises) insitu__loader_add(&ld->count.bytes_decoded, s->codec.made);
   if (!t->status && t->hole.n && !t->hole.raises) { /* before the batch can be delivered */
     insitu__loader_add(&ld->count.absent_chunks, t->hole.n);
@@ -44292,7 +44292,7 @@ static void insitu__rows_place(struct insitu__loader_tile *t, unsigned worker, b
   t->span.decode = t->span.decoded = insitu__trace_now(trace);
   if (shared) insitu__rows_landed(t, worker);
   else insitu__rows_arrive(t, worker, UINT64_MAX);
-  t->span.placed = insitu__trace_now(trace);
+  t->span.placed = shared ? insitu__trace_now(trace) : t->span.decoded; /* it takes no time */
 }
 
 /* The same with copies, as the work of a coroutine. */
@@ -48442,6 +48442,7 @@ static void insitu__tile_trace(const struct insitu__loader_tile *t, struct insit
     r.worker = INSITU__TRACE_NOBODY;
     r.at[3] = s->placed;
   }
+  if (!s->decoded) r.at[4] = s->placed; /* at once */
   for (int i = 4; i < 6; i++)
     if (r.at[i] < r.at[i - 1]) r.at[i] = r.at[i - 1];
   insitu__trace_add(trace, &r);
@@ -48749,8 +48750,9 @@ static struct insitu__loader_tile *insitu__tile_try(
   uint64_t reads = 0, decoded = 0;
 
   insitu__tile_try_cut(head);
-  for (struct insitu__loader_tile *t = head; ld->reactor.trace && t; t = t->run.next)
-    insitu__tile_reads(t);
+  if (ld->reactor.trace) insitu__tile_reads(head);
+  for (struct insitu__loader_tile *t = head->run.next; ld->reactor.trace && t; t = t->run.next)
+    t->span = (struct insitu__trace_span){.queued = t->span.queued, .read = head->span.read};
   if (head->run.next) insitu__tile_try_run(head);
   else head->done = insitu__tile_try_read(head);
   int64_t got = insitu__trace_now(ld->reactor.trace);
@@ -50309,7 +50311,9 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base, struct insitu__lo
   t->slot = slot;
   if (!ld->sched.pump_now) ld->sched.pump_now = insitu__report_clock(ld);
   t->started_at = ld->sched.pump_now;
-  if (ld->reactor.trace) t->span = (struct insitu__trace_span){.queued = insitu__base_now()};
+  if (ld->reactor.trace) /* inline, the loader's own time is another */
+    t->span = (struct insitu__trace_span){
+        .queued = ld->config.inline_io ? insitu__base_now() : t->started_at};
   atomic_store_explicit(&t->stage, INSITU__LOADER_WAITING, memory_order_relaxed);
   it->sched.inflight[t->order == &it->order[1]]++;
   insitu__loader_peak(&ld->count.inflight_peak, ++ld->sched.inflight);
