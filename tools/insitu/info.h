@@ -168,6 +168,14 @@ static void info_json(
     tool_json_u64(&j, "targets", info_targets(info_refs(f)));
     tool_json_u64(&j, "targets_unguarded", info_refs(f)->unguarded);
   }
+  const struct insitu__icechunk *ic = insitu__icechunk_of(&f->archive.store);
+  if (ic) {
+    tool_json_object(&j, "icechunk");
+    tool_json_string(&j, "snapshot", ic->name);
+    if (ic->ref) tool_json_string(&j, insitu__settings_versions[ic->by], ic->ref);
+    tool_json_u64(&j, "version", ic->version);
+    tool_json_end(&j);
+  }
   if (f->archive.list_error.status)
     tool_json_string(&j, "listing_error", f->archive.list_error.message);
   tool_json_u64(&j, "decoded_bytes", f->decoded);
@@ -228,7 +236,13 @@ static void info_print(
       tool_count(n, f->n), f->n == 1 ? "" : "s", tool_bytes(decoded, f->decoded));
   if (f->sized) printf(" (stored %s%s)", f->cut ? "at least " : "", tool_bytes(stored, f->stored));
   printf("\n");
-  if (insitu__store_is_remote(&f->archive.store) && !info_no_size)
+  const struct insitu__icechunk *ic = insitu__icechunk_of(&f->archive.store);
+  if (ic) {
+    printf("Icechunk repository (specification %u), ", ic->version);
+    if (ic->ref) printf("%s ", insitu__settings_versions[ic->by]);
+    if (ic->ref) tool_put_padded(ic->ref, 0);
+    printf("%ssnapshot %s\n", ic->ref ? ", " : "", ic->name);
+  } else if (insitu__store_is_remote(&f->archive.store) && !info_no_size)
     printf("Stored bytes: not known, a remote store tells them one object at a time; insitu verify "
            "counts them as it reads all.\n");
   if (info_refs(f)) info_print_targets(info_refs(f));

@@ -332,6 +332,7 @@ static void info_sizes(struct info *f) {
   const struct insitu__store *s = &f->archive.store;
   const struct insitu__refs *refs = info_refs(f) ? &info_refs(f)->refs : NULL;
   f->sized = !info_no_size && !(refs && info_refs(f)->flat) &&
+             !insitu__icechunk_of(s) &&               /* where sizes stand in all manifests */
              (refs || !insitu__store_is_remote(s)) && /* whose listings tell names alone */
              insitu__text_url_parse(f->url, &kind, root, sizeof root, &err) == INSITU_OK;
   for (uint64_t i = 0; i < f->n; i++) {
