@@ -329,6 +329,7 @@ test-interop: deps-ci
 	@$(MAKE) --no-print-directory $(BUILD)/interop/read $(BUILD)/interop/files $(BUILD)/insitu
 	@CC='$(CC)' tests/interop/run '$(BUILD)'
 	@$(if $(ONLY),,tests/interop/run-files '$(BUILD)')
+	@$(if $(ONLY),,tests/interop/run-icechunk '$(BUILD)')
 
 # Real servers on this machine: one that cannot be had is skipped, and said so.
 $(BUILD)/stores/check: tests/stores/check.c tools/insitu/common.h $(HEADERS)

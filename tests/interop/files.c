@@ -1,9 +1,13 @@
 /* Reads arrays of indexes that tests/interop/write_files.py had made, whole and in batches along
  * their first axis, in order and shuffled, and compares them with what other libraries read.
- * Usage: files FOLDER */
+ * Usage: files FOLDER
+ * FOLDER/list has an archive, an array and the file with its bytes in each line, and perhaps an
+ * option and its value, with a tab between them. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "readback.h"
+
+static insitu_option option; /* of the archive; key NULL: none */
 
 static unsigned char *slurp(const char *path, size_t *n) {
   FILE *f = fopen(path, "rb");
@@ -26,6 +30,8 @@ static insitu_status shuffled(const char *url, const char *path, const insitu_sh
       .n_variables = 1,
       .batch_size = 1,
       .on_absent_chunk = INSITU_FILL,
+      .options = &option,
+      .n_options = option.key != NULL,
       .log_level = INSITU_LOG_OFF};
   insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED};
   insitu_loader *ld = NULL;
@@ -52,7 +58,7 @@ static insitu_status shuffled(const char *url, const char *path, const insitu_sh
 }
 static insitu_status compare(
     const char *url, const char *path, const unsigned char *want, size_t n, insitu_error *err) {
-  insitu_loader_desc where = {.url = url};
+  insitu_loader_desc where = {.url = url, .options = &option, .n_options = option.key != NULL};
   insitu_shape shape;
   unsigned char *bytes;
   insitu_status status =
@@ -82,6 +88,9 @@ int main(int argc, char **argv) {
     insitu_error err = {0};
     size_t n = 0;
     if (!index || !array || !file) continue;
+    option.key = strtok_r(NULL, "\t\n", &save);
+    option.value = option.key ? strtok_r(NULL, "\t\n", &save) : NULL;
+    if (!option.value) option.key = NULL;
     snprintf(url, sizeof url, "%.900s/%.900s", argv[1], index);
     snprintf(path, sizeof path, "%.900s/%.900s", argv[1], file);
     unsigned char *want = slurp(path, &n);
