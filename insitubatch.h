@@ -865,7 +865,7 @@
  *   Chunks of their own files, inside manifests and shards are read as of any archive. Virtual
  *   chunks lie where virtual_prefixes allow (see VIRTUAL ARCHIVES), and are refused with
  *   INSITU_E_CHANGED where their ETag or time is not that of the reference; vcc:// locations by the
- *   containers that a repository of specification 2 has saved. A chunk that no manifest lists is
+ *   containers that the repository's saved configuration names. A chunk that no manifest lists is
  *   its fill value; an object that one lists and that is missing is an error. Manifests are read
  *   when one of their chunks is. Their tables, 24 bytes a chunk and more with indexes, stay within
  *   an eighth of memory_budget: where an epoch needs more, some are read again. Let Icechunk split
@@ -25911,6 +25911,54 @@ static bool insitu__ice_containers(
   return true;
 }
 
+/* The value of a line "    key: value" of a config.yaml; NULL: it is another one, or one that is
+ * null or has escapes. */
+static const char *insitu__ice_yaml_value(
+    const char *line, uint64_t n, const char *key, uint64_t *n_value) {
+  uint64_t skip = 4 + strlen(key) + 2;
+  if (n <= skip || memcmp(line, "    ", 4) || memcmp(line + 4, key, strlen(key))) return NULL;
+  if (line[skip - 2] != ':' || line[skip - 1] != ' ') return NULL;
+  const char *value = line + skip;
+  n -= skip;
+  bool quoted = n > 1 && (*value == '"' || *value == '\'') && value[n - 1] == *value;
+  if (quoted && (memchr(value, '\\', n) || memchr(value + 1, *value, n - 2))) return NULL;
+  if (!quoted && n == 4 && !memcmp(value, "null", 4)) return NULL;
+  *n_value = n - 2 * quoted;
+  return value + quoted;
+}
+
+/* Collects the named containers of a config.yaml (version 1), as Icechunk writes it: a map of maps,
+ * indented by two blanks each. False: no memory. */
+static bool insitu__ice_yaml(const char *text, uint64_t n, struct insitu__ice_container **all) {
+  const char *name = NULL, *prefix = NULL, *end = text + n, *next;
+  uint64_t n_name = 0, n_prefix = 0, length;
+  bool inside = false;
+  for (const char *line = text; line < end; line = next) {
+    const char *stop = memchr(line, '\n', (uint64_t)(end - line));
+    next = stop ? stop + 1 : end;
+    length = (uint64_t)((stop ? stop : end) - line);
+    if (length && *line != ' ')
+      inside = length == 25 && !memcmp(line, "virtual_chunk_containers:", 25);
+    if (!inside) continue;
+    if (length < 4 || line[2] != ' ') name = prefix = NULL; /* another container */
+    uint64_t bytes;
+    const char *value = insitu__ice_yaml_value(line, length, "name", &bytes);
+    if (value) name = value, n_name = bytes;
+    value = insitu__ice_yaml_value(line, length, "url_prefix", &bytes);
+    if (value) prefix = value, n_prefix = bytes;
+    if (!name || !prefix || n_name >= INSITU__MAX_KEY || n_prefix >= INSITU__MAX_KEY) continue;
+    if (INSITU__ARRAY_LEN(*all) == INSITU__MAX_PLACES) break;
+    struct insitu__ice_container c = {
+        insitu__mem_text(name, n_name), insitu__mem_text(prefix, n_prefix)};
+    name = prefix = NULL;
+    if (c.name && c.prefix && INSITU__ARRAY_PUSH(*all, c)) continue;
+    insitu__mem_free(c.name);
+    insitu__mem_free(c.prefix);
+    return false;
+  }
+  return true;
+}
+
 /* The snapshot of a ref.json (version 1): {"snapshot": "ID"}. */
 static insitu_status insitu__ice_ref_parse(
     const char *text, uint64_t n, unsigned char id[INSITU__ICE_ID], insitu_error *err) {
@@ -25961,6 +26009,7 @@ struct insitu__ice_manifest {
   uint32_t *index;
   uint64_t n_index, index_room;
   struct insitu__ice_target *target; /* array */
+  bool named;                        /* some lie in containers: vcc:// */
   struct insitu__text_buffer text;
 };
 
@@ -26057,6 +26106,7 @@ static insitu_status insitu__ice_target(struct insitu__ice_parser *w, const char
   }
 
   struct insitu__ice_target t = {.etag = UINT64_MAX, .modified = modified};
+  m->named |= !strncmp(url, "vcc://", 6);
   insitu_status status = insitu__ice_text(w, url, strlen(url), &t.url);
   if (!status && etag.present) status = insitu__ice_text(w, w->b->p + etag.at, etag.n, &t.etag);
   if (status < 0) return status;
@@ -26681,7 +26731,10 @@ struct insitu__icechunk {
   struct insitu__ice_file file;     /* the snapshot's, decoded: metadata lies in it */
   struct insitu__ice_tree tree;
 
+  /* The reactor thread's: a repository of version 1 is asked for them when they are needed. */
   struct insitu__ice_container *container; /* array */
+  enum { INSITU__ICECHUNK_UNKNOWN, INSITU__ICECHUNK_ASKED, INSITU__ICECHUNK_KNOWN } containers;
+  struct insitu__reactor_gate told; /* opens when they were asked for */
   /* The stores that virtual chunks lie in. All zero: there is none, of a repository in memory or in
    * a zip file. */
   struct insitu__virtual pool;
@@ -26994,7 +27047,9 @@ static insitu_status insitu__icechunk_virtual(struct insitu__icechunk *ic,
     struct insitu__store_extent *x, insitu_error *err) {
   const struct insitu__ice_target *t = &m->target[insitu__base_load32(c->id)];
   char made[INSITU__MAX_KEY];
-  const char *url = insitu__icechunk_url(ic, m->text.text + t->url, made, err);
+  const char *url = m->text.text + t->url;
+  if (now && m->named) return INSITU_TIMEOUT; /* the containers are the reactor thread's */
+  url = insitu__icechunk_url(ic, url, made, err);
   if (!url) return INSITU_E_UNSUPPORTED;
   x->pin = insitu__virtual_no_pin;
   if (t->etag != UINT64_MAX) {
@@ -27055,6 +27110,38 @@ static insitu_status insitu__icechunk_place(struct insitu__store *s,
   return status;
 }
 
+/* Asks a repository of version 1 for its configuration, once. One that has none has no names. */
+static insitu_status insitu__icechunk_config_await(struct insitu__store *s, insitu_error *err) {
+  struct insitu__icechunk *ic = s->own;
+  while (ic->containers != INSITU__ICECHUNK_KNOWN) {
+    if (ic->containers == INSITU__ICECHUNK_ASKED) {
+      insitu__reactor_gate_await(s->reactor, &ic->told);
+      continue;
+    }
+
+    char *text = NULL;
+    uint64_t n = 0;
+    insitu_error cause;
+    insitu__error_clear(&cause);
+    ic->containers = INSITU__ICECHUNK_ASKED;
+    insitu__reactor_gate_expect(&ic->told, 1);
+    insitu_status status = insitu__store_get_whole_await(
+        &ic->base, "config.yaml", INSITU__MAX_META, &text, &n, &cause);
+    bool none = status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH;
+    if (!status && !insitu__ice_yaml(text, n, &ic->container)) {
+      insitu__ice_containers_free(&ic->container);
+      status = insitu__ice_no_memory(&cause);
+    }
+    insitu__mem_free(text);
+    ic->containers = !status || none ? INSITU__ICECHUNK_KNOWN : INSITU__ICECHUNK_UNKNOWN;
+    insitu__reactor_gate_open(&ic->told);
+    if (!status || none) continue;
+    insitu__error_copy(err, &cause);
+    return status;
+  }
+  return INSITU_OK;
+}
+
 /* See struct insitu__store_ops. */
 static insitu_status insitu__icechunk_resolve_await(struct insitu__store *s, const char *key,
     uint64_t offset, uint64_t room, struct insitu__store_tag *tag, struct insitu__store_extent *x,
@@ -27067,7 +27154,13 @@ static insitu_status insitu__icechunk_resolve_await(struct insitu__store *s, con
   insitu_status status = insitu__icechunk_find(s, key, x, &array, index, &entry);
   if (status || !entry) return status;
   status = insitu__icechunk_need_await(s, entry, tag, err);
-  return status ? status : insitu__icechunk_place(s, array, index, entry, false, x, err);
+  if (status < 0) return status;
+  if (entry->table->named) status = insitu__icechunk_config_await(s, err);
+  if (status < 0) {
+    insitu__icechunk_unpin(s->own, entry);
+    return status;
+  }
+  return insitu__icechunk_place(s, array, index, entry, false, x, err);
 }
 
 /* See struct insitu__store_ops. */
@@ -27308,6 +27401,7 @@ static bool insitu__icechunk_wrap(struct insitu__store *s, struct insitu__icechu
   ic->file = o->file;
   ic->tree = o->tree;
   ic->container = o->container;
+  ic->containers = o->container ? INSITU__ICECHUNK_KNOWN : INSITU__ICECHUNK_UNKNOWN;
   o->container = NULL;
   memcpy(ic->id, o->id, sizeof ic->id);
   insitu__ice_id_text(ic->id, ic->name);

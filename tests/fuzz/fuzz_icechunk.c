@@ -89,6 +89,8 @@ static void repo(struct insitu__ice_buffer *b) {
   FUZZ_HOLDS(status >= 0 || err.message[0]);
   insitu__ice_containers(b, &all);
   insitu__ice_containers_free(&all);
+  insitu__ice_yaml((const char *)b->p, b->n, &all);
+  insitu__ice_containers_free(&all);
   for (int tag = 0; tag < 2; tag++) {
     insitu__error_clear(&err);
     status = insitu__ice_repo_find(b, tag, tag ? "v1" : "main", id, &err);
