@@ -280,6 +280,7 @@ module insitubatch
     integer(c_int32_t) :: inline_io = 0
     integer(c_int32_t) :: plan_only = 0
     integer(c_int32_t) :: check = 0
+    type(c_ptr) :: trace = c_null_ptr
     integer(c_int32_t) :: receipts = 0
     integer(c_int32_t) :: hold_epoch = 0
     integer(c_int32_t) :: log_level = 0

@@ -272,6 +272,7 @@ struct insitu_loader_desc
     inline_io::Int32
     plan_only::Int32
     check::Int32
+    trace::Ptr{UInt8}
     receipts::Int32
     hold_epoch::Int32
     log_level::Int32

@@ -387,6 +387,7 @@ pub struct insitu_loader_desc {
     pub inline_io: i32,
     pub plan_only: i32,
     pub check: i32,
+    pub trace: *const c_char,
     pub receipts: i32,
     pub hold_epoch: i32,
     pub log_level: i32,
