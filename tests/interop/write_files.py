@@ -1,10 +1,11 @@
 """Writes HDF5, NetCDF-4, NetCDF-3 and GRIB files, Zarr archives of single years and kerchunk's references with the libraries that
 people use, has `insitu index` or `insitu refs` describe them, and writes what these libraries read of every array beside it.
 
-    write_files.py FOLDER INSITU      FOLDER/list: a line "index TAB array TAB file of bytes" for each array
+    write_files.py FOLDER INSITU [WINDS WINDS.zarr]   FOLDER/list: a line "index TAB array TAB file of bytes" for each array
 """
 import json
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -19,9 +20,10 @@ import netCDF4
 import numpy as np
 import pandas as pd
 import xarray as xr
+import zarr
 
 warnings.simplefilter("ignore")
-folder, insitu = os.path.abspath(sys.argv[1]), os.path.abspath(sys.argv[2])
+folder, insitu, *WINDS = map(os.path.abspath, sys.argv[1:])
 os.makedirs(folder, exist_ok=True)
 os.chdir(folder)
 rng = np.random.default_rng(1)
@@ -204,10 +206,28 @@ def grib():
         expect("forecast.insitu", "u10", ds["u10"].transpose("step", "number", "latitude", "longitude").values)
 
 
+def winds(original, archive):
+    """The demo's winds straight from the file that its archive was made of, equal within the rounding to 14 bits."""
+    global problems
+    shutil.copy(original, "winds.cdf")
+    names = {"UWND": "uwnd", "VWND": "vwnd", "TIME": "time", "FNOCY": "lat", "FNOCX": "lon"}
+    rename = ",".join(f"{old}={new}" for old, new in names.items())
+    if not index("winds.insitu", "winds.cdf", options=("--rename", rename, "--any-order")):
+        return
+    with netCDF4.Dataset(original) as n:
+        n.set_auto_maskandscale(False)
+        demo = zarr.open_group(archive, mode="r")
+        for old, new in names.items():
+            expect("winds.insitu", new, n[old][...])
+            problems += not np.allclose(n[old][...], demo[new][...], rtol=0, atol=0.0005)
+
+
 hdf5()
 netcdf()
 years()
 grib()
+if len(sys.argv) > 4:
+    winds(*WINDS)
 with open("list", "w") as f:
     f.write("\n".join(lines) + "\n")
 print(f"files: {len(lines)} arrays written, {problems} problems")

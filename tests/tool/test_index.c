@@ -166,6 +166,15 @@ static void test_netcdf3(void **state) {
     assert_int_equal(r.n_inline, 2); /* times, 7 reads of 8 bytes else, and names */
     index_reader_free(&r);
   }
+  /* a file that was written again since is refused */
+  nc_write(file, 5, "hours since 2000-01-01", RECORDS + 1, 10, &w);
+  insitu_error err = {0};
+  insitu_shape shape;
+  unsigned char *bytes;
+  assert_int_equal(readback_read(&(insitu_loader_desc){.url = index},
+                       &(insitu_variable){.path = "u"}, 1 << 20, &shape, &bytes, &err),
+      INSITU_E_CHANGED);
+  assert_has(err.message, "w.nc");
   /* other names, and no more than what was asked for */
   assert_int_equal(
       run_tool("index '%s' -o '%s' --arrays u --rename u=wind,lat=y --json", file, index), 0);
@@ -395,6 +404,8 @@ static void test_refused(void **state) {
   support_write(file, bytes, n);
   assert_int_equal(run_tool("index '%s' -o '%s'", file, index), 1);
   assert_has(run_err, "NETCDF3_MAX_LIST");
+  assert_int_equal(run_tool("index https://host.invalid/a/b.nc -o '%s'", index), 1);
+  assert_has(run_err, "index the copy with --base");
   assert_int_equal(run_tool("index '%s'", file), 2);
   assert_has(run_err, "--out is missing");
   assert_int_equal(run_tool("index '%s.no' -o '%s'", file, index), 1);

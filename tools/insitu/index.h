@@ -78,11 +78,27 @@ static bool index_is_archive(const char *path) {
   if (n > 4 && !strcmp(path + n - 4, ".zip")) return true;
   return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
+/* Whether a URL names a file of another format by its ending. */
+static bool index_is_far_file(const char *url) {
+  static const char *const ending[] = {
+      ".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf", ".he5", ".grib", ".grib2", ".grb", ".grb2"};
+  size_t n = strlen(url);
+  for (size_t i = 0; strstr(url, "://") && i < TOOL_COUNT(ending); i++) {
+    size_t m = strlen(ending[i]);
+    if (n > m && !strcasecmp(url + n - m, ending[i])) return true;
+  }
+  return false;
+}
 static int index_scan_file(struct virtual_archive *v, struct virtual_file *f, const char *path,
     const char *folder, bool *grib) {
   enum { HEAD = 1 << 20 };
   static unsigned char head[HEAD];
   struct stat st;
+  if (index_is_far_file(path))
+    return tool_fail(
+        "%s: files are scanned on this machine only; fetch it, and index the copy with "
+        "--base and the URL of its folder",
+        path);
   if (index_is_archive(path))
     return index_zarr_scan(
         v, f, path, strstr(path, "://") ? tool_copy(path) : index_url(path, folder));
