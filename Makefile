@@ -27,8 +27,8 @@ VALGRIND   = valgrind -q --error-exitcode=99 --leak-check=full --errors-for-leak
 # A test that needs one more library than the others: LIBS_test_NAME = -lNAME
 LIBS_test_blosc = -lblosc
 LIBS_test_grids = -lblosc
-LIBS_test_index = $(shell CC='$(CC)' tools/optional)
-LIBS_test_grib = $(LIBS_test_index)
+LIBS_test_grib = $(shell CC='$(CC)' tools/optional)
+LIBS_test_index = $(filter-out -DINSITU_WITH_ECCODES, $(LIBS_test_grib))
 LIBS_test_part = -lblosc
 LIBS_test_parts = -lblosc
 LIBS_test_part_reads = -lblosc
