@@ -196,6 +196,26 @@ static void test_parts(void **state) {
   if (stats.bytes_read >= 64 * 40000 * 2 / 2) fail_msg("%s: %d", d.url, (int)stats.bytes_read);
 }
 
+/* A file of several pieces, and a member that is longer than one. */
+static void test_large(void **state) {
+  enum { PAD = 17 << 20 };
+  uint64_t n;
+  (void)state;
+  make("large", &kinds[2], 2);
+  refs_json(file_of("large", "refs.json"), "packs", 0, 4);
+  char *json = (char *)refs_read(file_of("large", "refs.json"), &n), *all = malloc(PAD + n + 40);
+  char *p = all + sprintf(all, "{\"a/pad\":\"");
+  memset(p, 'x', PAD);
+  sprintf(p + PAD, "\",%s", json + 1);
+  support_write(file_of("large", "refs.json"), all, strlen(all));
+  free(json);
+  free(all);
+  insitu_loader_desc d = desc_of(file_of("large", "refs.json"), any_mode());
+  read_all(&d, &kinds[2]);
+  d.url = server_url(server, "large/refs.json");
+  read_all(&d, &kinds[2]);
+}
+
 /* Twelve archives of a length each, in formats and keys of their own, are one. */
 static void test_pieces(void **state) {
   struct support_array all = {
@@ -602,7 +622,7 @@ static void test_no_memory(void **state) {
     int m = mode_usable(INLINE_EPOLL) ? INLINE_EPOLL : any_mode();
     insitu_loader_desc d = desc_of(urls[u], m);
     bool more = true;
-    for (long at = 0; more; at += 1 + at / (support_slow() ? 10 : 60)) {
+    for (long at = 0; more; at += 1 + at / (support_slow() ? 6 : 20)) {
       insitu_error err;
       atomic_store(&oom_left, at);
       alarm(60); /* a hang ends the test */
@@ -621,7 +641,7 @@ static void test_no_memory(void **state) {
 int main(void) {
   cmocka_set_test_filter(getenv("TEST_FILTER"));
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_pieces), cmocka_unit_test(test_missing),
+      cmocka_unit_test(test_large), cmocka_unit_test(test_pieces), cmocka_unit_test(test_missing),
       cmocka_unit_test(test_changed_before), cmocka_unit_test(test_changed_meanwhile),
       cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes), cmocka_unit_test(test_null),
       cmocka_unit_test(test_credentials), cmocka_unit_test(test_cache),

@@ -10,11 +10,11 @@ static void info_print_targets(const struct insitu__refstore *r) {
   char n[32], unguarded[32];
   uint64_t targets = info_targets(r);
   tool_count(unguarded, r->unguarded);
-  printf("References to %s target%s", tool_count(n, targets), targets == 1 ? "" : "s");
+  if (targets) printf("References to %s target%s", tool_count(n, targets), targets == 1 ? "" : "s");
   if (r->unguarded)
     printf(": of %s no size, ETag or time is known, so that nothing guards %s until it is read",
         r->unguarded == targets ? "all" : unguarded, targets == 1 ? "it" : "each");
-  printf(".\n");
+  if (targets) printf(".\n");
   if (r->refs.n_pieces)
     printf("Arrays are made of %s parts of arrays of other archives, which nothing guards.\n",
         tool_count(n, r->refs.n_pieces));
