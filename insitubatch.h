@@ -552,6 +552,8 @@
  *   and configuration: what decodes otherwise needs another name. Kept as they are stored are
  *   arrays with a codec around their shards or with chunks of several sizes, and virtual archives.
  *   What a chunk takes may be at most an eighth of cache_budget. Both caches may be used at once.
+ *   insitu_plan.disk_hit_rate tells what share of an epoch's chunks is found on disk once the cache
+ *   is full: what came first in a run stays, what no run uses any more goes first.
  *
  *   desc.offline = 1 asks the store for nothing: metadata and chunks come from cache_dir alone, so
  *   that a node without a network, or without the file system of the archive, goes on. What is
@@ -2008,6 +2010,10 @@ typedef struct insitu_plan {
    * answer repeats within a window, a lower share is found. insitu_stats counts cache_hits and
    * cache_misses */
   double hit_rate;
+  /* expected: share of an epoch's different chunks that cache_dir has once it is full, where it
+   * keeps them decoded, with nothing else in it and, of several ranks, all of them sharing it; 0:
+   * they are kept as they are stored, whose length only reading tells */
+  double disk_hit_rate;
   /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
   double variance_ratio;
 } insitu_plan;
@@ -54595,6 +54601,7 @@ static const struct insitu__text_field insitu__describe_plan[] = {
     INSITU__DESCRIBE_PLAN(device_bytes, U64), INSITU__DESCRIBE_PLAN(table_bytes, U64),
     INSITU__DESCRIBE_PLAN(fixed_bytes, U64), INSITU__DESCRIBE_PLAN(inflight_bytes, U64),
     INSITU__DESCRIBE_PLAN(cache_bytes, U64), INSITU__DESCRIBE_PLAN(hit_rate, DOUBLE),
+    INSITU__DESCRIBE_PLAN(disk_hit_rate, DOUBLE),
     INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
 
 /* What takes part of the draw space: how many samples or, where desc.axes says it, how many indexes
@@ -55030,6 +55037,32 @@ static double insitu__public_decode_amplification(
   return counted < amplification ? counted : amplification;
 }
 
+/* See insitu_plan.disk_hit_rate. What came first stays until the budget is spent, and each chunk is
+ * as likely to be among that: of all that the ranks show, so much is found as there is room for.
+ * distinct: chunks that this rank's epoch shows. */
+static double insitu__public_disk_rate(
+    const insitu_loader *ld, const struct insitu__plan *p, uint64_t distinct) {
+  const struct insitu__geometry *g = p->geometry;
+  uint64_t *fields = ld->source.disk.name ? insitu__plan_fields(g) : NULL;
+  double all = 0, kept = 0, bytes = 0;
+
+  for (uint64_t i = 0; fields && i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    double n = (double)a->chunks * (double)(a->n_patch ? a->n_fields : fields[i]);
+    uint64_t head = insitu__disk_header_bytes(ld->source.disk.name, a->zarr.path) + 16;
+    all += n;
+    if (!insitu__loader_keeps(ld, a)) continue;
+    kept += n;
+    bytes += n * (double)insitu__disk_charge(a->chunk_bytes + head);
+  }
+
+  insitu__mem_free(fields);
+  if (kept <= 0 || !distinct) return 0;
+  double takes = bytes / all * (double)distinct * (double)p->layout.world;
+  double room = (double)ld->config.cache_budget / takes;
+  return kept / all * (room < 1 ? room : 1);
+}
+
 INSITU_DEF insitu_status insitu_loader_plan(
     const insitu_loader *ld, const insitu_iter_desc *desc, insitu_plan *out, insitu_error *err) {
   struct insitu__plan p;
@@ -55049,6 +55082,7 @@ INSITU_DEF insitu_status insitu_loader_plan(
   if (ld->footprint.decoded)
     status = insitu__decoded_expect(&p, ld->footprint.decoded, &out->hit_rate, err);
   if (status) return status;
+  out->disk_hit_rate = insitu__public_disk_rate(ld, &p, out->distinct);
   out->assembly = choice.gather ? INSITU_GATHER : INSITU_SCATTER;
   out->kept_bytes = choice.gather ? choice.size.bytes : 0;
   out->scatter_bytes = choice.scatter_bytes;

@@ -251,6 +251,7 @@ static const struct plan_row {
     PLAN_ROW("decodes of each, in parts", RATIO, plan.decode_amplification),
     PLAN_ROW("dedup: uses of each read", RATIO, plan.dedup),
     PLAN_ROW("share found in cache_memory", RATIO, plan.hit_rate),
+    PLAN_ROW("share found in cache_dir", RATIO, plan.disk_hit_rate),
     PLAN_ROW("decoded, if whole", BYTES, plan.read_bytes), {"mixing", NULL, PLAN_TITLE, 0},
     PLAN_ROW("units that are moved", COUNT, plan.units),
     PLAN_ROW("samples of a unit", COUNT, plan.unit_rows), PLAN_ROW("lanes", COUNT, plan.lanes),
