@@ -54601,8 +54601,7 @@ static const struct insitu__text_field insitu__describe_plan[] = {
     INSITU__DESCRIBE_PLAN(device_bytes, U64), INSITU__DESCRIBE_PLAN(table_bytes, U64),
     INSITU__DESCRIBE_PLAN(fixed_bytes, U64), INSITU__DESCRIBE_PLAN(inflight_bytes, U64),
     INSITU__DESCRIBE_PLAN(cache_bytes, U64), INSITU__DESCRIBE_PLAN(hit_rate, DOUBLE),
-    INSITU__DESCRIBE_PLAN(disk_hit_rate, DOUBLE),
-    INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
+    INSITU__DESCRIBE_PLAN(disk_hit_rate, DOUBLE), INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
 
 /* What takes part of the draw space: how many samples or, where desc.axes says it, how many indexes
  * of each axis, such as "init 1000 x lead 40". */
