@@ -697,8 +697,8 @@ static void test_describe(void **state) {
                                                              : "machine");
       is_text(&j, origins, "io", "desc");
       assert_int_equal(insitu__text_json_size(&j.j, origins),
-          /* url, sample_dim, time_path, manifest, stats, cache_dir have none */
-          INSITU__CONFIG_FIELDS - 6);
+          /* url, sample_dim, time_path, manifest, stats, cache_dir, trace have none */
+          INSITU__CONFIG_FIELDS - 7);
       done(&j);
       insitu_loader_close(&ld);
     }
