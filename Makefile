@@ -239,7 +239,6 @@ programs: $(BUILD)/insitu $(BUILD)/insitubatch.o $(BUILD)/inside.o $(TESTS:%=$(B
   $(BUILD)/probe_uring
 programs-asan: $(BUILD)/asan/inside.o $(TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
 programs-valgrind: $(VG_TESTS:%=$(BUILD)/%)
-programs-fuzz: $(FUZZ:%=$(BUILD)/%)
 programs-tsan: $(BUILD)/tsan/inside.o $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
 
 test: deps-test
@@ -400,6 +399,7 @@ $(BUILD)/fuzz_receipt $(BUILD)/fuzz_trace: $(wildcard tools/insitu/*.h)
 $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(BUILD)/fuzz/inside.o $(BUILD)/inside/fuzz_%/insitubatch.h $(HEADERS)
 	@mkdir -p $(@D)
 	clang -I$(BUILD)/inside/fuzz_$* $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/fuzz/inside.o $(LIBS)
+programs-fuzz: $(FUZZ:%=$(BUILD)/%)
 fuzz: deps-ci
 	@$(MAKE) --no-print-directory -j$(JOBS) programs-fuzz
 	@tests/fuzz/fuzz_seeds.sh $(BUILD)/seeds
