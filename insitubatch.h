@@ -649,8 +649,9 @@
  *   calls (INSITU_TRACE_RECORDS); "otherData" tells how many were lost. They take up to 9 MB,
  *   outside memory_budget, and the file up to 64 MB. Names of chunks are their keys; no URL and no
  *   credentials are in it. A process that is killed writes nothing. Loaders of one process that are
- *   to be traced side by side need a file each. Without a timeline there is one look at a pointer
- *   for each stage.
+ *   to be traced side by side need a file each. A timeline takes about 0.1 us of processor time for
+ *   each chunk, and some 8 us more for each that is written at close; without one there is a look
+ *   at a pointer for each stage (tools/bench/bench_trace.c).
  *
  *   One thread of a loader, the reactor, handles all requests. The time that a chunk takes of it
  *   (measured on a core of an AMD EPYC of 2024; blosc with lz4; HTTP without TLS):
