@@ -1,4 +1,5 @@
-/* cc -std=gnu11 -O2 -I. tools/bench/icechunk_tree.c -o icechunk_tree -luring -lcurl -llz4 -lzstd -lm -lpthread
+/* cc -std=gnu11 -D_GNU_SOURCE -O2 -I. tools/bench/icechunk_tree.c -o icechunk_tree \
+ *   -luring -lcurl -llz4 -lzstd -lm -lpthread
  *
  * icechunk_tree DIRECTORY [CHUNKS [A_MANIFEST]]
  *
