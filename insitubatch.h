@@ -23074,7 +23074,19 @@ static insitu_status insitu__virtual_find(struct insitu__virtual *v, const char 
   return INSITU_OK;
 }
 
-/* The same on any thread; NULL: insitu__virtual_find is to be asked, which may refuse it. */
+/* Whether the rule that allows a target allows all that lies beside it, too: the target is not what
+ * the rule names, but below that. */
+static bool insitu__virtual_beside(const struct insitu__virtual *v, const char *url) {
+  char key[INSITU__MAX_KEY];
+  struct insitu__virtual_url u;
+  if (insitu__virtual_split(v, url, &u, key)) return false;
+  int64_t rule = insitu__virtual_allowed(v, &u);
+  const char *end = strrchr(u.key, '/');
+  uint64_t above = end ? (uint64_t)(end - u.key) : 0;
+  return rule >= 0 && strlen(v->rule[rule].path) <= above;
+}
+
+/* insitu__virtual_find on any thread; NULL: that is to be asked, which may refuse the target. */
 static struct insitu__store *insitu__virtual_find_now(
     struct insitu__virtual *v, const char *url, char *key) {
   struct insitu__virtual_url u;
@@ -23251,7 +23263,10 @@ static insitu_status insitu__virtual_open(struct insitu__virtual *v, struct insi
   const char *user = host && !strncasecmp(url, "http", 4) ? memrchr(host, '@', n) : NULL;
   if (user) {
     snprintf(plain, sizeof plain, "%.*s%s", (int)(host - url), url, user + 1);
-    if (strlen(user) > sizeof plain - 16) return insitu__store_no_memory(err);
+    if (strlen(user) > sizeof plain - 16)
+      return insitu__error_set(err, INSITU_E_ARG,
+          "store '%.400s': its url is longer than INSITU__MAX_KEY (%d) bytes", s->url,
+          INSITU__MAX_KEY);
     url = plain;
   }
   const char *cause = insitu__virtual_split(NULL, url, &u, key);
@@ -23722,7 +23737,7 @@ static bool insitu__refs_finish(struct insitu__refs *r) {
     struct insitu__refs_table *t = &r->table[i];
     if (t->kind != INSITU__REFS_SPARSE) continue;
     uint64_t product = insitu__refs_product(t);
-    bool dense = product / 2 <= t->n + 1024;
+    bool dense = product / 2 <= t->n + 16; /* it takes little more than the cells do */
     if (!(dense ? insitu__refs_make_dense(t, product) : insitu__refs_make_sparse(t))) return false;
   }
   return insitu__refs_make_objects(r);
@@ -24600,7 +24615,8 @@ struct insitu__refstore_memo {
   char url[INSITU__MAX_KEY], key[INSITU__MAX_KEY];
 };
 
-/* Where the target of a url lies. Targets side by side are found by the directory of the first. */
+/* Where the target of a url lies. Targets side by side are found by the directory of the first, if
+ * all that lies there is allowed. */
 static insitu_status insitu__refstore_find(struct insitu__refstore *r,
     struct insitu__refstore_memo *m, const char *url, uint64_t *target, insitu_error *err) {
   char key[INSITU__MAX_KEY];
@@ -24617,7 +24633,7 @@ static insitu_status insitu__refstore_find(struct insitu__refstore *r,
   if (status < 0) return status;
   const char *last = strrchr(key, '/'), *end = last ? last + 1 : key;
   m->n = 0;
-  if (plain && n && !strcmp(end, name)) {
+  if (plain && n && !strcmp(end, name) && insitu__virtual_beside(&r->pool, url)) {
     m->n = n;
     m->store = store;
     m->n_key = (uint64_t)(end - key);
@@ -24797,10 +24813,12 @@ static bool insitu__refstore_copy(
   return true;
 }
 
-/* Reads the objects. Keys that are no keys are left out. */
+/* Reads the objects. Keys that are no keys are left out. No part of the text is the bytes of two
+ * objects, so that a small index does not take much memory. */
 static insitu_status insitu__refstore_objects(
     struct insitu__refs *r, const struct insitu__refstore_index *x, insitu_error *err) {
   char key[INSITU__MAX_KEY];
+  uint64_t left = x->n_text;
   for (uint64_t i = 0; i < x->n_objects; i++) {
     const unsigned char *o = x->objects + i * INSITU__REFSTORE_OBJECT;
     uint64_t n = insitu__base_load32(o + 8), bytes = insitu__base_load64(o + 24);
@@ -24809,6 +24827,8 @@ static insitu_status insitu__refstore_objects(
       return insitu__refstore_damaged("an object", err);
     if (!insitu__store_key_valid(key)) continue;
     uint64_t at = r->bytes.n;
+    if (bytes > left) return insitu__refstore_damaged("an object", err);
+    left -= bytes;
     if (!insitu__text_buffer_bytes(&r->bytes, p, bytes) ||
         !insitu__text_buffer_bytes(&r->bytes, "", 1))
       return insitu__refs_no_memory(err);
@@ -24869,7 +24889,9 @@ static insitu_status insitu__refstore_array(struct insitu__refs *r,
     r->n_entries += n;
     return INSITU_OK;
   }
-  bool few = n && n <= INSITU__MAX_REFS_PIECES && ndim;
+  /* each record is one array's: a small index does not take much memory */
+  bool few = n && n <= INSITU__MAX_REFS_PIECES && ndim &&
+             n <= x->n_text / INSITU__REFSTORE_RANGE - r->n_pieces;
   if (few) *pieces = insitu__refstore_text(x, at, n * INSITU__REFSTORE_RANGE);
   return *pieces ? INSITU_OK : insitu__refstore_damaged("the pieces of an array", err);
 }

@@ -452,6 +452,26 @@ static void test_prefixes(void **state) {
     assert_null(strstr(err.message, "u:p"));
   }
 }
+/* A prefix that names one file allows no other one beside it, in whatever order they come. */
+static void test_one_file(void **state) {
+  char base[300], file[320];
+  const char *prefix[] = {file};
+  (void)state;
+  make("single/in", &kinds[2], 2);
+  make("single/out", &kinds[2], 2);
+  for (int far = 0; far < 2; far++) {
+    snprintf(base, sizeof base, "%s",
+        far ? server_url(other, "single/out/packs") : file_of("single/out", "packs"));
+    snprintf(file, sizeof file, "%s/pack0", base);
+    refs_json(file_of("single/in", "refs.json"), base, 0, 0);
+    insitu_loader_desc d = desc_of(file_of("single/in", "refs.json"), any_mode());
+    d.virtual_prefixes = prefix;
+    d.n_virtual_prefixes = 1;
+    fails(&d, INSITU_E_ARG, "pack1");
+    snprintf(file, sizeof file, "%s", base);
+    read_all(&d, &kinds[2]);
+  }
+}
 /* References without a url mean the one target that the user names. */
 static void test_null(void **state) {
   uint64_t n;
@@ -582,6 +602,19 @@ static void test_damaged(void **state) {
     if (status >= 0 || !strstr(err.message, cases[i].says))
       fail_msg("case %d: %s: '%s'", (int)i, insitu_status_name(status), err.message);
   }
+  /* two objects with the same bytes, which are all of the text; so many that memory would end */
+  uint64_t first, text, bytes;
+  memcpy(refs_file, whole, n);
+  memcpy(&first, whole + 32, 8);
+  memcpy(&text, whole + 80, 8);
+  memcpy(&bytes, whole + 88, 8);
+  support_store64(refs_file + first + 16, text);
+  support_store64(refs_file + first + 24, bytes);
+  refs_at = n;
+  refs_seal();
+  support_write(file_of("damaged", "refs.insitu"), refs_file, n);
+  insitu_loader_desc twice = desc_of(file_of("damaged", "refs.insitu"), m);
+  fails(&twice, INSITU_E_CORRUPT, "an object");
   /* cut short, at every length of the head and at some beyond */
   for (uint64_t cut = 0; cut < n; cut += cut < 100 ? 1 : 97) {
     support_write(file_of("damaged", "refs.insitu"), whole, cut);
@@ -643,7 +676,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal), cmocka_unit_test(test_parts),
       cmocka_unit_test(test_large), cmocka_unit_test(test_pieces), cmocka_unit_test(test_missing),
       cmocka_unit_test(test_changed_before), cmocka_unit_test(test_changed_meanwhile),
-      cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes), cmocka_unit_test(test_null),
+      cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes),
+      cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
       cmocka_unit_test(test_credentials), cmocka_unit_test(test_cache),
       cmocka_unit_test(test_damaged), cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, setup, teardown);
