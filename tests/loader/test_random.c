@@ -789,6 +789,17 @@ static void drop_listed(struct setup *s) {
   s->space->sampled[space_number(old, index)] = false;
 }
 
+/* Whether the list names a patch of a grid that is none any more. */
+static bool lists_no_patch(const struct space *s) {
+  int64_t index[MAX_AXES];
+  if (!s->sampled || s->patches) return false;
+  for (uint64_t i = 0; i < space_places(s); i++) {
+    space_index(s, (int64_t)i, index);
+    if (s->sampled[i] && !space_begins(s, index)) return true;
+  }
+  return false;
+}
+
 /* Another draw space; NULL: there is nothing to change. */
 static const char *change_space(struct setup *s) {
   int k = (int)draw((uint64_t)s->space->n);
@@ -812,7 +823,7 @@ static const char *change_space(struct setup *s) {
       if (s->space->axis[j].patch && !axis_begins_count(s->space, &s->space->axis[j])) return NULL;
       inside = inside || (s->space->axis[j].patch && !s->space->axis[j].hangs);
     }
-    if (!inside) return NULL;
+    if (!inside || lists_no_patch(s->space)) return NULL; /* open refuses such a list */
     s->variable[0].halo = s->view[0].v.halo = (uint64_t)s->space->halo;
     if (s->view[0].v.into) return NULL; /* its shape must be that of others */
     return "the longest halo";
