@@ -550,10 +550,11 @@
  *   run an object is looked at once, remote ones by a conditional request. A file that changed
  *   within the last 2 seconds is kept for the run alone. Codecs of yours are known by their name
  *   and configuration: what decodes otherwise needs another name. Kept as they are stored are
- *   arrays with a codec around their shards or with chunks of several sizes, and virtual archives.
- *   What a chunk takes may be at most an eighth of cache_budget. Both caches may be used at once.
- *   insitu_plan.disk_hit_rate tells what share of an epoch's chunks is found on disk once the cache
- *   is full: what came first in a run stays, what no run uses any more goes first.
+ *   arrays with a codec around their shards or with chunks of several sizes, virtual archives and
+ *   Icechunk repositories. What a chunk takes may be at most an eighth of cache_budget. Both caches
+ *   may be used at once. insitu_plan.disk_hit_rate tells what share of an epoch's chunks is found
+ *   on disk once the cache is full: what came first in a run stays, what no run uses any more goes
+ *   first.
  *
  *   desc.offline = 1 asks the store for nothing: metadata and chunks come from cache_dir alone, so
  *   that a node without a network, or without the file system of the archive, goes on. What is
@@ -42388,10 +42389,12 @@ static void insitu__loader_peak(atomic_uint_least64_t *peak, uint64_t now) {
     continue;
 }
 
-/* Whether cache_dir keeps decoded chunks of the array. */
+/* Whether cache_dir keeps decoded chunks of the array: not where keys of chunks are no names of
+ * objects, as in virtual archives and Icechunk repositories. */
 static bool insitu__loader_keeps(const insitu_loader *ld, const struct insitu__geometry_array *a) {
-  return ld->config.cache_decoded && ld->source.disk.reactor && a->zarr.form &&
-         !ld->source.store.pool &&
+  const struct insitu__store *s = &ld->source.store;
+  return ld->config.cache_decoded && ld->source.disk.reactor && a->zarr.form && !s->pool &&
+         !insitu__icechunk_of(s) &&
          insitu__disk_keeps(&ld->source.disk, insitu__disk_chunk_charge(a->chunk_bytes));
 }
 

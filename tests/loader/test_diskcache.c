@@ -3,10 +3,14 @@
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
+#include "zip.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <time.h>
+#ifndef TEST_DATA
+#define TEST_DATA "tests/data"
+#endif
 
 enum { TIME = 60, LAT = 6, LON = 7 };
 static struct support_array t = {.name = "t",
@@ -575,6 +579,37 @@ static void expected(void **state) {
   support_remove(root);
 }
 
+/* An Icechunk repository in a zip file is kept as it is stored: keys of chunks name no objects. */
+static void zipped_repository(void **state) {
+  (void)state;
+  static const insitu_variable shown[] = {{.label = "t2m"}, {.label = "time"}};
+  char url[600];
+  struct zip z = {0};
+  zip_folder(&z, TEST_DATA "/icechunk/v2", "");
+  zip_finish(&z, "", false);
+  snprintf(url, sizeof url, "%s", support_path("repository.zip"));
+  zip_write(&z, url);
+  zip_free(&z);
+
+  const char *dir = support_path("zipped_cache");
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = url,
+      .variables = shown,
+      .n_variables = 2,
+      .batch_size = 4,
+      .split = {{.fraction = 1}}};
+  insitu_stats st;
+  uint64_t want = run(&d, 2, &st);
+  d.cache_dir = dir;
+  d.cache_decoded = 1;
+  for (int i = 0; i < 3; i++) {
+    d.offline = i == 2;
+    assert_true(run(&d, 2, &st) == want);
+    assert_true(i == 0 ? st.disk_written > 0 : st.disk_hits > 0);
+  }
+  support_remove(dir);
+}
+
 /* ---- what is refused ---- */
 
 static void refused(void **state) {
@@ -606,6 +641,7 @@ int main(void) {
       cmocka_unit_test(killed),
       cmocka_unit_test(unwritable),
       cmocka_unit_test(expected),
+      cmocka_unit_test(zipped_repository),
       cmocka_unit_test(refused),
   };
   return cmocka_run_group_tests_name("diskcache", tests, support_setup, support_teardown);
