@@ -453,13 +453,14 @@
  *
  *     OpenMPI           OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_SIZE
  *     MPICH, Intel MPI  PMI_RANK, PMI_SIZE
- *     Slurm             SLURM_PROCID, and SLURM_NTASKS, SLURM_STEP_NUM_TASKS
+ *     Slurm             SLURM_PROCID, SLURM_STEP_NUM_TASKS: in what srun started
  *     torchrun          RANK, WORLD_SIZE
  *     PMIx              PMIX_RANK, which has to agree with one of those above
  *
- *   All that are set must agree: mpirun inside a job of Slurm's may leave variables of both. Where
- *   they do not, and where none is set, opening fails and names what it saw. The origins of
- *   insitu_loader_describe tell the source. As JSON: "rank": "environment".
+ *   All that are set must agree: torchrun or mpirun under srun may leave variables of both. Where
+ *   they do not, and where none is set, opening fails and names what it saw. SLURM_PROCID alone
+ *   does not count: a batch script has it, which runs once. The origins of insitu_loader_describe
+ *   tell the source. As JSON: "rank": "environment".
  *
  *   mpirun binds each of few ranks to one core, which leaves one decoding thread: use mpirun
  *   --bind-to none, or set decode_threads. The log (level info) tells how many cores the process
@@ -45606,17 +45607,20 @@ struct insitu__launch_launcher {
   const char *name, *rank;
   const char *world;  /* NULL: it does not tell */
   const char *origin; /* in a description */
+  bool needs_world;   /* a rank without the world's size is no process of its */
 };
 
 /* The sources: mpirun(1) of OpenMPI; the PMI 1 of Hydra, which MPICH, Intel MPI and MVAPICH use;
- * the PMIx standard, which has no variable for the world's size; srun(1); torchrun's manual. */
+ * the PMIx standard, which has no variable for the world's size; srun(1); torchrun's manual. Slurm
+ * runs a batch script once, with SLURM_PROCID=0 and the SLURM_NTASKS of its job: only srun sets
+ * SLURM_STEP_NUM_TASKS. */
 static const struct insitu__launch_launcher insitu__launch_list[] = {
-    {"OpenMPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-        "environment: OMPI_COMM_WORLD_RANK"},
-    {"PMI", "PMI_RANK", "PMI_SIZE", "environment: PMI_RANK"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "environment: SLURM_PROCID"},
-    {"Slurm's step", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "environment: SLURM_PROCID"},
-    {"torchrun", "RANK", "WORLD_SIZE", "environment: RANK"}, {"PMIx", "PMIX_RANK", NULL, NULL}};
+    {"OpenMPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "environment: OMPI_COMM_WORLD_RANK",
+        false},
+    {"PMI", "PMI_RANK", "PMI_SIZE", "environment: PMI_RANK", false},
+    {"Slurm", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "environment: SLURM_PROCID", true},
+    {"torchrun", "RANK", "WORLD_SIZE", "environment: RANK", false},
+    {"PMIx", "PMIX_RANK", NULL, NULL, false}};
 enum { INSITU__LAUNCH_LAUNCHERS = INSITU__BASE_COUNT(insitu__launch_list) };
 
 /* The text of a variable; NULL: it is not set, or empty. */
@@ -45631,8 +45635,7 @@ static void insitu__launch_seen(char *text, size_t cap) {
   text[0] = 0;
   for (int i = 0; i < INSITU__LAUNCH_LAUNCHERS; i++) {
     const struct insitu__launch_launcher *l = &insitu__launch_list[i];
-    bool again = i && !strcmp(l->rank, insitu__launch_list[i - 1].rank);
-    const char *const names[] = {again ? NULL : l->rank, l->world};
+    const char *const names[] = {l->rank, l->world};
     for (int k = 0; k < 2 && at < cap; k++) {
       const char *value = insitu__launch_variable(names[k]);
       if (!value) continue;
@@ -45660,6 +45663,7 @@ static insitu_status insitu__launch_find(
     const struct insitu__launch_launcher *l = &insitu__launch_list[i];
     const char *r = insitu__launch_variable(l->rank), *w = insitu__launch_variable(l->world);
     if (!r) continue; /* a world alone is what an allocation has, outside of its processes */
+    if (!w && l->needs_world) continue; /* a batch script's; what it started may tell more */
     int32_t number = insitu__launch_number(r), size = w ? insitu__launch_number(w) : 0;
     sound = sound && number >= 0 && size >= 0 && (!w || number < size);
     if (!w) {

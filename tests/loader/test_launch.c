@@ -48,8 +48,10 @@ static void test_launchers(void **state) {
     int32_t rank, world;
   } good[] = {{"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4", "OMPI_COMM_WORLD_RANK", 3, 4},
       {"PMI_RANK=0 PMI_SIZE=2", "PMI_RANK", 0, 2},
-      {"SLURM_PROCID=1 SLURM_NTASKS=2", "SLURM_PROCID", 1, 2},
-      {"SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID", 1, 2},
+      {"SLURM_PROCID=1 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID", 1, 2},
+      /* mpirun in a batch script, which runs once */
+      {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 SLURM_PROCID=0 SLURM_NTASKS=4",
+          "OMPI_COMM_WORLD_RANK", 1, 4},
       {"RANK=0 WORLD_SIZE=1", "RANK", 0, 1},
       /* several that agree; a world without a rank is an allocation's */
       {"OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 PMIX_RANK=3 RANK=3 WORLD_SIZE=4",
@@ -82,16 +84,17 @@ static void test_refused(void **state) {
   static const struct {
     const char *environment, *says;
   } wrong[] = {{"", "no launcher tells rank and number of ranks (no variable of OpenMPI"},
-      {"SLURM_NTASKS=4", "tells rank and number of ranks (SLURM_NTASKS=4)"},
+      {"SLURM_NTASKS=4", "(no variable of OpenMPI, PMI, Slurm or torchrun is set)"},
+      {"SLURM_PROCID=0 SLURM_NTASKS=4", "tells rank and number of ranks (SLURM_PROCID=0)"},
       {"RANK=1", "tells rank and number of ranks (RANK=1)"},
       {"PMIX_RANK=1", "tells rank and number of ranks (PMIX_RANK=1)"},
-      {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 SLURM_PROCID=0 SLURM_NTASKS=4",
+      {"OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=4",
           "two launchers disagree: OMPI_COMM_WORLD_RANK=1, OMPI_COMM_WORLD_SIZE=4, SLURM_PROCID=0, "
-          "SLURM_NTASKS=4; unset"},
+          "SLURM_STEP_NUM_TASKS=4; unset"},
       {"PMI_RANK=1 PMI_SIZE=4 RANK=1 WORLD_SIZE=8", "two launchers disagree: PMI_RANK=1"},
       {"PMI_RANK=1 PMI_SIZE=4 PMIX_RANK=2", "two launchers disagree"},
       {"PMI_RANK=1 PMI_SIZE=4 RANK=2", "two launchers disagree"},
-      {"SLURM_PROCID=0 SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=2", "two launchers disagree"},
+      {"SLURM_PROCID=2 SLURM_NTASKS=4 SLURM_STEP_NUM_TASKS=2", "no rank below"},
       {"PMI_RANK=4 PMI_SIZE=4", "no rank below a number of ranks: PMI_RANK=4, PMI_SIZE=4"},
       {"PMI_RANK=0 PMI_SIZE=0", "no rank below"}, {"PMI_RANK=-1 PMI_SIZE=4", "no rank below"},
       {"PMI_RANK=1x PMI_SIZE=4", "no rank below"},
