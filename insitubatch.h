@@ -22160,16 +22160,21 @@ static struct insitu__disk_read *insitu__disk_read_get(struct insitu__disk *d, u
   return r;
 }
 
-/* Begins a read of the store of that name; NULL: it is none for the cache. */
+/* Whether the cache keeps such a read: of an object with a name, and no byte is dropped. */
+static bool insitu__disk_fits(const char *key, const struct iovec *iov, unsigned n_iov) {
+  bool fits = insitu__store_key_valid(key);
+  for (unsigned i = 0; i < n_iov; i++) fits &= iov[i].iov_base || !iov[i].iov_len;
+  return fits;
+}
+
+/* Begins a read of the store of that name; NULL: it is none for the cache, or there is no memory.
+ */
 static struct insitu__disk_read *insitu__disk_read_begin(struct insitu__disk *d, const char *name,
     const char *key, uint64_t offset, const struct iovec *iov, unsigned n_iov) {
   struct insitu__disk_id id = {.name = name, .key = key, .offset = offset};
-  bool apart = !insitu__store_key_valid(key);
-  for (unsigned i = 0; i < n_iov; i++) {
-    id.asked += iov[i].iov_len;
-    apart |= !iov[i].iov_base && iov[i].iov_len; /* bytes that are dropped */
-  }
-  struct insitu__disk_read *r = apart ? NULL : insitu__disk_read_get(d, n_iov);
+  for (unsigned i = 0; i < n_iov; i++) id.asked += iov[i].iov_len;
+  bool fits = insitu__disk_fits(key, iov, n_iov);
+  struct insitu__disk_read *r = fits ? insitu__disk_read_get(d, n_iov) : NULL;
   if (!r) return NULL;
 
   *r = (struct insitu__disk_read){.disk = d,
@@ -22201,8 +22206,13 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
   struct insitu__disk_read *r = NULL;
   if (!tag) tag = &own;
   const char *name = base->front_name ? base->front_name : d->name;
-  if (!tag->etag[0] && !tag->past_front)
-    r = insitu__disk_read_begin(d, name, key, offset, iov, n_iov);
+  bool mine = !tag->etag[0] && !tag->past_front && insitu__disk_fits(key, iov, n_iov);
+  if (mine) r = insitu__disk_read_begin(d, name, key, offset, iov, n_iov);
+  if (!r && mine && d->desc.offline)
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "store '%.300s', object '%.300s': no memory to read it from cache_dir; give the process "
+        "more memory",
+        name, key);
   if (!r && d->desc.offline) return insitu__disk_offline(d, name, key, err);
   if (!r) return insitu__store_base_await(base, key, offset, iov, n_iov, tag, got, err);
 
