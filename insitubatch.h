@@ -54110,20 +54110,21 @@ static bool insitu__document_i64(const char *text, uint64_t n, int64_t *value) {
   return true;
 }
 
-/* Adds the sample of one line of a file; an empty one has none. False: an error. */
+/* Adds the sample of one line of a file, of `length` bytes; an empty one has none. False: an error.
+ */
 static bool insitu__document_samples_line(
-    struct insitu__document *d, const char *path, uint64_t number, char *line) {
+    struct insitu__document *d, const char *path, uint64_t number, char *line, size_t length) {
   uint64_t n = 0;
-  bool ok = true;
+  bool ok = !memchr(line, 0, length); /* it would hide what follows */
   line[strcspn(line, "#\r\n")] = 0;
   for (char *p = line + strspn(line, " \t,"); ok && *p; n++) {
-    size_t length = strcspn(p, " \t,");
+    size_t digits = strcspn(p, " \t,");
     int64_t index;
-    ok = insitu__document_i64(p, length, &index);
+    ok = insitu__document_i64(p, digits, &index);
     if (ok && !INSITU__ARRAY_PUSH(d->samples, index))
       return insitu__document_fail(
           d, INSITU_E_NOMEM, "no memory for the list; give the process more memory");
-    p += length;
+    p += digits;
     p += strspn(p, " \t,");
   }
 
@@ -54146,15 +54147,18 @@ static bool insitu__document_samples_file(struct insitu__document *d, const char
 
   INSITU__ARRAY_FREE(d->samples);
   d->columns = 0;
-  while (ok && getline(&line, &room, f) >= 0)
-    ok = insitu__document_samples_line(d, path, ++number, line);
-  if (f && ferror(f)) error = errno;
+  for (ssize_t n; ok && (n = getline(&line, &room, f)) >= 0;)
+    ok = insitu__document_samples_line(d, path, ++number, line, (size_t)n);
+  if (f && ok && !feof(f)) error = errno; /* without memory, too, the list is not whole */
   if (f && f != stdin) fclose(f);
   free(line);
   if (error) {
     insitu__error_errno(d->err, error);
-    return insitu__document_fail(d, error == ENOENT ? INSITU_E_NOTFOUND : INSITU_E_IO,
-        "%.200s: %s; check the path", path, insitu__error_text(error, cause, sizeof cause));
+    insitu_status status = error == ENOENT   ? INSITU_E_NOTFOUND
+                           : error == ENOMEM ? INSITU_E_NOMEM
+                                             : INSITU_E_IO;
+    return insitu__document_fail(d, status, "%.200s: %s; check the path", path,
+        insitu__error_text(error, cause, sizeof cause));
   }
   if (!ok || d->samples) return ok;
   return insitu__document_fail(

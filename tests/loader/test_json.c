@@ -284,6 +284,10 @@ static void test_base(void **state) {
   assert_int_equal(insitu_loader_plan(ld, &(insitu_iter_desc){.api = INSITU_API}, &plan, NULL), 0);
   assert_int_equal(plan.samples, 2);
   insitu_loader_close(&ld);
+  insitu_error err;
+  support_write(support_path("list.txt"), "3\n4\0 5\n", 7); /* 4 alone would be another list */
+  assert_int_equal(insitu_loader_open_json(json, &quiet, &ld, &err), INSITU_E_ARG);
+  assert_non_null(strstr(err.message, "line 2: a sample is not all whole numbers"));
 }
 
 /* Every wrong text is refused by the name of what is wrong. */
