@@ -18145,7 +18145,7 @@ struct insitu__store_extent {
   uint64_t offset, n;
   const void *member;           /* of the store that resolved it */
   struct insitu__store_pin pin; /* for ops->verify */
-  bool may_lack;                /* where the base store has no such object, the object is absent */
+  bool may_lack; /* where the base store has no such object, the object is absent: see ops->lacks */
 
   /* Not 0: `offset` is a guess. A read is to begin so many bytes before it, and ops->confirm to see
    * these. At most INSITU__STORE_LEAD. */
@@ -18259,6 +18259,11 @@ struct insitu__store_ops {
    * extent means; INSITU_E_CHANGED. Any thread. NULL: nothing is known of it. */
   insitu_status (*verify)(struct insitu__store *s, const struct insitu__store_extent *x,
       const struct insitu__store_tag *tag, insitu_error *err);
+  /* Of an extent that may lack, and whose base store has no such object: whether all is there that
+   * it should lie beside, so that it is absent, and not lost. INSITU_OK: it is absent. NULL: no
+   * extent may lack. */
+  insitu_status (*lacks_await)(
+      struct insitu__store *s, const struct insitu__store_extent *x, insitu_error *err);
   /* Reads n bytes at `offset` of a packed object. NULL: the store has none. */
   insitu_status (*unpack_await)(struct insitu__store *s, const struct insitu__store_extent *x,
       struct insitu__store_tag *tag, uint64_t offset, struct iovec *iov, uint64_t n,
@@ -18594,7 +18599,11 @@ static insitu_status insitu__store_extent_await(struct insitu__store *s, const c
   if (!status && x.n == UINT64_MAX) {
     if (offset != INSITU__RING_TAIL) offset += x.offset;
     status = insitu__store_part_await(s, &x, tag, offset, iov, n_iov, got, &cause);
-    if (status == INSITU_E_NOTFOUND && x.may_lack) return insitu__store_failed(s, key, ENOENT, err);
+    if (status == INSITU_E_NOTFOUND && x.may_lack) {
+      insitu__error_clear(&cause);
+      status = s->ops->lacks_await(s, &x, &cause);
+      if (!status) return insitu__store_failed(s, key, ENOENT, err);
+    }
     return status < 0 ? insitu__store_extent_failed(s, key, &cause, err) : INSITU_OK;
   }
 
@@ -23346,6 +23355,8 @@ struct insitu__refs_piece {
   uint64_t first, count; /* along the axis, of chunks */
   struct insitu__store *base;
   uint64_t key; /* offset in refs.text: what stands before the chunk's first number there */
+  uint64_t root, array; /* bytes of that which are the archive's, and the array's in it */
+  bool there;           /* its array was found: then a chunk that is not is absent. Reactor thread */
   char separator;
 };
 
@@ -24981,6 +24992,8 @@ static insitu_status insitu__refstore_pieces(struct insitu__refstore *r,
         behind);
     piece->base = store;
     piece->key = r->refs.text.n;
+    piece->root = strlen(key);
+    piece->array = strlen(whole) - strlen(behind);
     if (strlen(whole) >= INSITU__MAX_KEY) return insitu__refstore_damaged("a piece's path", err);
     if (!insitu__text_buffer_bytes(&r->refs.text, whole, strlen(whole) + 1))
       return insitu__refs_no_memory(err);
@@ -25167,8 +25180,43 @@ static insitu_status insitu__refstore_part(const struct insitu__refs *r,
   x->key = x->room;
   x->n = UINT64_MAX;
   x->may_lack = true;
+  x->member = p;
   x->pin = insitu__virtual_no_pin;
   return INSITU_OK;
+}
+
+/* Sees to it that the archive of a piece is there. Its metadata are in the index, so that nothing
+ * else is read of it than chunks: an archive that was moved would look like one without any. See
+ * struct insitu__store_ops. */
+static insitu_status insitu__refstore_lacks_await(
+    struct insitu__store *s, const struct insitu__store_extent *x, insitu_error *err) {
+  /* of the array, in either format, or of all of the archive */
+  static const char *const names[] = {".zarray", "zarr.json", ".zmetadata"};
+  struct insitu__refs_piece *p = (struct insitu__refs_piece *)x->member;
+  const char *prefix = insitu__refstore_of(s)->refs.text.text + p->key;
+  char key[INSITU__MAX_KEY];
+  for (int i = 0; i < 4 && !p->there; i++) {
+    char byte;
+    uint64_t got, n = i < 2 ? p->array : p->root;
+    struct iovec iov = {&byte, 1};
+    insitu_error cause;
+    insitu__error_clear(&cause);
+    const char *slash = n && prefix[n - 1] != '/' ? "/" : "";
+    int length =
+        snprintf(key, sizeof key, "%.*s%s%s", (int)n, prefix, slash, names[i < 2 ? i : 4 - i]);
+    if (length < 0 || length >= INSITU__MAX_KEY) continue;
+    insitu_status status = insitu__store_fetch_await(x->base, key, 0, &iov, 1, NULL, &got, &cause);
+    if (!status) p->there = true;
+    else if (status != INSITU_E_NOTFOUND) {
+      insitu__error_copy(err, &cause);
+      return status;
+    }
+  }
+  if (p->there) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_IO,
+      "store '%.300s', object '%.300s': neither it is there nor metadata of the archive that it "
+      "should lie in: that was moved or removed; put it back, or write the index again",
+      x->base->url, x->key);
 }
 
 /* The extent of an entry. INSITU_E_NOTFOUND: the chunk is absent; INSITU_E_CORRUPT: the entry makes
@@ -25355,6 +25403,7 @@ static const struct insitu__store_ops insitu__refstore_ops = {
     .close = insitu__refstore_close,
     .resolve_await = insitu__refstore_resolve_await,
     .resolve_now = insitu__refstore_resolve_now,
+    .lacks_await = insitu__refstore_lacks_await,
     .verify = insitu__virtual_verify,
     .container = "the references are of another version of it, or damaged: write them again",
     .index_await = insitu__refstore_index_await,

@@ -257,6 +257,15 @@ static void test_pieces(void **state) {
   fails(&d, INSITU_E_ABSENT, "x/");
   d.url = server_url(server, "years/all.insitu");
   fails(&d, INSITU_E_ABSENT, "x/");
+  /* one archive is not there any more: that is no absence of chunks */
+  char from[300], to[300];
+  snprintf(from, sizeof from, "%s", support_path("years/7.zarr"));
+  snprintf(to, sizeof to, "%s", support_path("years/moved.zarr"));
+  assert_int_equal(rename(from, to), 0);
+  d.on_absent_chunk = INSITU_FILL;
+  fails(&d, INSITU_E_IO, "was moved or removed");
+  d.url = support_path("years/all.insitu");
+  fails(&d, INSITU_E_IO, "was moved or removed");
 }
 
 /* ---- what is not as it was ---- */
