@@ -26109,7 +26109,7 @@ struct insitu__ice_parser {
   struct insitu__ice_manifest *m;
   uint64_t room;  /* bytes that the table may take */
   uint32_t *slot; /* targets by the hash of their texts: number + 1; 0: free */
-  uint64_t n_slots;
+  uint64_t n_slots, seed;
   ZSTD_DCtx *zstd;
   ZSTD_DDict *dictionary; /* of locations */
   insitu_error *err;
@@ -26158,6 +26158,14 @@ static insitu_status insitu__ice_text(
   return insitu__ice_no_memory(w->err);
 }
 
+/* The hash of a target: of all that two may differ in, and of a number that no author of a manifest
+ * knows, so that none can make many of them meet in one slot. n 0: there is no ETag. */
+static uint64_t insitu__ice_target_hash(const struct insitu__ice_parser *w, const char *url,
+    const void *etag, uint64_t n, uint32_t modified) {
+  uint64_t h = insitu__store_hash(w->seed ^ modified, url);
+  return n ? insitu__http_hash(h, etag, n) : h;
+}
+
 /* Doubles the table of hashes; false: no memory. */
 static bool insitu__ice_slots_grow(struct insitu__ice_parser *w) {
   uint64_t n = w->n_slots ? 2 * w->n_slots : 64;
@@ -26165,8 +26173,10 @@ static bool insitu__ice_slots_grow(struct insitu__ice_parser *w) {
   if (!slot) return false;
   for (uint64_t i = 0; i < w->n_slots; i++) {
     if (!w->slot[i]) continue;
-    const char *url = w->m->text.text + w->m->target[w->slot[i] - 1].url;
-    uint64_t at = insitu__store_hash(0, url) & (n - 1);
+    const struct insitu__ice_target *t = &w->m->target[w->slot[i] - 1];
+    const char *text = w->m->text.text, *etag = t->etag != UINT64_MAX ? text + t->etag : "";
+    uint64_t at = insitu__ice_target_hash(w, text + t->url, etag, strlen(etag), t->modified);
+    at &= n - 1;
     while (slot[at]) at = (at + 1) & (n - 1);
     slot[at] = w->slot[i];
   }
@@ -26183,8 +26193,8 @@ static insitu_status insitu__ice_target(struct insitu__ice_parser *w, const char
   uint64_t n = INSITU__ARRAY_LEN(m->target);
   if (2 * (n + 1) > w->n_slots && !insitu__ice_slots_grow(w)) return insitu__ice_no_memory(w->err);
 
-  uint64_t at = insitu__store_hash(0, url) & (w->n_slots - 1);
-  for (; w->slot[at]; at = (at + 1) & (w->n_slots - 1)) {
+  uint64_t at = insitu__ice_target_hash(w, url, w->b->p + etag.at, etag.n, modified);
+  for (at &= w->n_slots - 1; w->slot[at]; at = (at + 1) & (w->n_slots - 1)) {
     const struct insitu__ice_target *t = &m->target[w->slot[at] - 1];
     if (strcmp(m->text.text + t->url, url) || t->modified != modified) continue;
     if (etag.present != (t->etag != UINT64_MAX)) continue;
@@ -26362,7 +26372,15 @@ static insitu_status insitu__ice_dictionary(
   struct insitu__ice_vector v = insitu__ice_vector(root, 2, 1);
   if (!v.present || !v.n) return INSITU_OK;
   w->dictionary = ZSTD_createDDict(w->b->p + v.at, v.n);
-  return w->dictionary ? INSITU_OK : insitu__ice_no_memory(w->err);
+  if (w->dictionary) return INSITU_OK;
+  /* zstd does not tell why; what fails where a small one can be made is damaged */
+  ZSTD_DDict *small = ZSTD_createDDict("", 0);
+  void *as_much = insitu__mem_realloc(NULL, v.n);
+  bool damaged = small && as_much;
+  insitu__mem_free(as_much);
+  ZSTD_freeDDict(small);
+  return damaged ? insitu__ice_damaged("its dictionary of locations is damaged", w->err)
+                 : insitu__ice_no_memory(w->err);
 }
 
 /* Gives back the memory that the table does not need. */
@@ -26416,6 +26434,7 @@ static struct insitu__ice_manifest *insitu__ice_manifest_parse(
     struct insitu__ice_buffer *b, uint64_t room, insitu_status *status, insitu_error *err) {
   struct insitu__ice_parser w = {
       .b = b, .room = room, .err = err, .m = insitu__mem_alloc(1, sizeof *w.m)};
+  w.seed = insitu__order_mix((uint64_t)insitu__base_now() ^ (uintptr_t)w.m);
   *status = w.m ? insitu__ice_manifest_fill(&w) : insitu__ice_no_memory(err);
   insitu__mem_free(w.slot);
   ZSTD_freeDDict(w.dictionary);
@@ -26459,6 +26478,7 @@ static const struct insitu__ice_chunk *insitu__ice_manifest_find(
 struct insitu__ice_load {
   struct insitu__reactor_gate done;
   unsigned users; /* the last one frees it */
+  bool given_up;  /* it failed after its reader had been told to stop: others read again */
   insitu_status status;
   insitu_error error;
 };
@@ -27059,12 +27079,15 @@ static insitu_status insitu__icechunk_manifest_await(struct insitu__store *s,
   return insitu__error_set(err, status, "manifest %s: %.700s", name, cause.message);
 }
 
-/* Pins an entry's table, which is read if need be. Several who need the same wait for one read. */
+/* Pins an entry's table, which is read if need be. Several who need the same wait for one read. If
+ * that belongs to a pass that ends, the others begin anew. */
 static insitu_status insitu__icechunk_need_await(struct insitu__store *s,
     struct insitu__ice_entry *e, const struct insitu__store_tag *tag, insitu_error *err) {
   struct insitu__icechunk *ic = s->own;
+  const bool *stop = tag ? tag->give_up : NULL;
   while (!insitu__icechunk_pin(ic, e)) {
     struct insitu__ice_load *load = e->load;
+    bool waits = load;
     if (load) {
       load->users++;
       insitu__reactor_gate_await(s->reactor, &load->done);
@@ -27075,11 +27098,13 @@ static insitu_status insitu__icechunk_need_await(struct insitu__store *s,
       load->users = 1;
       e->load = load;
       load->status = insitu__icechunk_manifest_await(s, e, tag, &load->error);
+      load->given_up = stop && *stop;
       e->load = NULL;
       insitu__reactor_gate_open(&load->done);
     }
 
     insitu_status status = load->status;
+    if (status < 0 && waits && load->given_up && !(stop && *stop)) status = INSITU_OK;
     if (status < 0) insitu__error_copy(err, &load->error);
     if (!--load->users) insitu__mem_free(load);
     if (status < 0) return status;
