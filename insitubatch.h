@@ -23354,9 +23354,9 @@ struct insitu__refs_piece {
   unsigned axis;
   uint64_t first, count; /* along the axis, of chunks */
   struct insitu__store *base;
-  uint64_t key; /* offset in refs.text: what stands before the chunk's first number there */
-  uint64_t root, array; /* bytes of that which are the archive's, and the array's in it */
-  bool there;           /* its array was found: then a chunk that is not is absent. Reactor thread */
+  uint64_t key;         /* offset in refs.text: what stands before the chunk's first number there */
+  uint64_t root, array; /* bytes of that which lead to the archive, and to the array */
+  bool there;           /* the reactor thread's: metadata were found, a chunk may be absent */
   char separator;
 };
 
