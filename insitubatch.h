@@ -55157,13 +55157,18 @@ static double insitu__public_decode_amplification(
 /* See insitu_plan.disk_hit_rate. What came first stays until the budget is spent, and each chunk is
  * as likely to be among that: of all that the ranks show, so much is found as there is room for.
  * distinct: chunks that this rank's epoch shows. */
-static double insitu__public_disk_rate(
-    const insitu_loader *ld, const struct insitu__plan *p, uint64_t distinct) {
+static insitu_status insitu__public_disk_rate(const insitu_loader *ld, const struct insitu__plan *p,
+    uint64_t distinct, double *rate, insitu_error *err) {
   const struct insitu__geometry *g = p->geometry;
-  uint64_t *fields = ld->source.disk.name ? insitu__plan_fields(g) : NULL;
   double all = 0, kept = 0, bytes = 0;
 
-  for (uint64_t i = 0; fields && i < g->n_arrays; i++) {
+  *rate = 0;
+  if (!ld->source.disk.name) return INSITU_OK;
+  uint64_t *fields = insitu__plan_fields(g);
+  if (!fields)
+    return insitu__error_set(
+        err, INSITU_E_NOMEM, "plan: no memory for what is shown; give the process more memory");
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     double n = (double)a->chunks * (double)(a->n_patch ? a->n_fields : fields[i]);
     uint64_t head = insitu__disk_header_bytes(ld->source.disk.name, a->zarr.path) + 16;
@@ -55174,10 +55179,11 @@ static double insitu__public_disk_rate(
   }
 
   insitu__mem_free(fields);
-  if (kept <= 0 || !distinct) return 0;
+  if (kept <= 0 || !distinct) return INSITU_OK;
   double takes = bytes / all * (double)distinct * (double)p->layout.world;
   double room = (double)ld->config.cache_budget / takes;
-  return kept / all * (room < 1 ? room : 1);
+  *rate = kept / all * (room < 1 ? room : 1);
+  return INSITU_OK;
 }
 
 INSITU_DEF insitu_status insitu_loader_plan(
@@ -55198,8 +55204,8 @@ INSITU_DEF insitu_status insitu_loader_plan(
   out->decode_amplification = insitu__public_decode_amplification(ld, &p, out->amplification);
   if (ld->footprint.decoded)
     status = insitu__decoded_expect(&p, ld->footprint.decoded, &out->hit_rate, err);
+  if (!status) status = insitu__public_disk_rate(ld, &p, out->distinct, &out->disk_hit_rate, err);
   if (status) return status;
-  out->disk_hit_rate = insitu__public_disk_rate(ld, &p, out->distinct);
   out->assembly = choice.gather ? INSITU_GATHER : INSITU_SCATTER;
   out->kept_bytes = choice.gather ? choice.size.bytes : 0;
   out->scatter_bytes = choice.scatter_bytes;
