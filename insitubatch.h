@@ -52224,9 +52224,10 @@ static insitu_status insitu__timeline_init(
     *out = t;
     return INSITU_OK;
   }
-  insitu__error_errno(err, errno);
+  int error = errno;
   insitu__text_redact(path, name, sizeof name);
   insitu__trace_free(t);
+  insitu__error_errno(err, error);
   return insitu__error_set(err, INSITU_E_IO,
       "open, timeline %s: %m; let trace or INSITU_TRACE name a file that can be written", name);
 }
@@ -52476,6 +52477,7 @@ static void insitu__timeline_write(insitu_loader *ld) {
   struct insitu__timeline w = {.loader = ld, .first = true, .n_request_ends = 4096};
   struct insitu__trace *t = ld->trace;
   uint64_t lost = insitu__timeline_lost(&t->reactor) + insitu__timeline_lost(&t->user);
+  char cause[128];
 
   w.request_ends = insitu__mem_alloc(w.n_request_ends, sizeof *w.request_ends);
   if (!w.request_ends) w.n_request_ends = 0;
@@ -52489,8 +52491,8 @@ static void insitu__timeline_write(insitu_loader *ld) {
   insitu__text_buffer_free(&w.text);
   insitu__mem_free(w.request_ends);
   if (w.failed)
-    insitu__report_log(
-        ld, 1, "timeline: it could not be written: %s", w.error ? strerror(w.error) : "no memory");
+    insitu__report_log(ld, 1, "timeline: it could not be written: %s",
+        w.error ? insitu__error_text(w.error, cause, sizeof cause) : "no memory");
   else if (lost)
     insitu__report_log(ld, 2,
         "timeline: the last %" PRIu64 " records of chunks, jobs and requests and the last %" PRIu64
