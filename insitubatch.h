@@ -1175,7 +1175,7 @@
  *   ops        {"op": norm, scale, shift, clip, log1p, asinh, fill or replace}, and its numbers:
  *              mean and std; by; lo and hi; scale; with; value and with. Lists need "dim"
  *   samples    [3, 9], or [[3, 0], [9, 1]] with two axes; or the name of a file with a sample in
- *              each line
+ *              each line, what follows a # left out; "-" is standard input
  *   options    as an object; "iterator": what insitu_iter_open_json reads of the same text
  *   null       as if the member were not there
  *
@@ -1256,12 +1256,12 @@
  *   >>compressors blosc, zstd, lz4, gzip, zlib, bz2, checksums, byte and bit unshuffle
  *   >>filters    delta, packbits, casts and other filters: configurations, decoding
  *   >>shards     the index of a shard, inner chunks to their places
- *   >>grib      GRIB messages as chunks, through eccodes (INSITU_WITH_ECCODES)
+ *   >>grib       GRIB messages as chunks, through eccodes (INSITU_WITH_ECCODES)
  *   >>chain      codecs by name, metadata to chains, sizes, scratch, decoding
  *   >>store      where objects live: the interface, reads over extents, directories, memory
  *   >>remote     objects of servers: retries, resuming, what answers mean
  *   >>zip        zip files, local and remote
- *   >>disk       a local cache of what remote stores sent
+ *   >>disk       a local cache of what stores sent, and of decoded chunks
  *   >>virtual    archives over several base stores: where targets may lie, and what they must be
  *   >>refs       references: keys to bytes of targets
  *   >>kerchunk   references in JSON, read in one pass
@@ -2121,7 +2121,7 @@ INSITU_DEF insitu_status insitu_loader_open(
  * the text leaves out, and what JSON cannot say: objects, codecs, the user's functions; NULL:
  * nothing. Options of the text come behind those of base; of all else the text has precedence. The
  * text ends with a NUL and may be freed afterwards. INSITU_E_JSON: it is none; INSITU_E_ARG: a
- * member does not exist, or has another type; the message names it. */
+ * member does not exist, or has another type; the message names it. Else as insitu_loader_open. */
 INSITU_DEF insitu_status insitu_loader_open_json(
     const char *json, const insitu_loader_desc *base, insitu_loader **out, insitu_error *err);
 
@@ -2333,7 +2333,8 @@ INSITU_DEF insitu_status insitu_iter_open(
 
 /* The same with the desc as JSON, such as {"split": "val", "order": "sequential", "max_held": 2,
  * "epoch": 0}; or as a loader's text that has such an object as "iterator". NULL: all as in base.
- * base says what the text leaves out, and the stream; NULL: nothing. */
+ * base says what the text leaves out, and the stream; NULL: nothing. The text ends with a NUL and
+ * may be freed afterwards. Errors are those of insitu_loader_open_json and insitu_iter_open. */
 INSITU_DEF insitu_status insitu_iter_open_json(insitu_loader *loader, const char *json,
     const insitu_iter_desc *base, insitu_iter **out, insitu_error *err);
 
