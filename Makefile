@@ -46,7 +46,7 @@ PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test
   test_kerchunk test_map test_moments test_order test_part test_plan test_receipt test_rule test_select test_server test_sign \
   test_text test_time test_timeline test_tune test_zarr
 IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_pictures test_tool_runs test_grib test_index, $(TESTS))
-TSAN_TESTS = $(filter-out test_tool_remote test_diskcache, $(IO_TESTS)) test_coro test_cudasim test_server
+TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
 # Those that only a compile of their own can make: with other macros than the others, or nothing of the header
