@@ -138,7 +138,7 @@ static int64_t fault_stage(
 #define epoll_create1(flags) (fault_hit(EVENT) ? -1 : epoll_create1(flags))
 #define epoll_ctl(epoll, what, fd, event)                                                          \
   (fault_hit(EVENT) ? -1 : epoll_ctl(epoll, what, fd, event))
-#define open(path, flags) (fault_hit(ROOT) ? -1 : open(path, flags))
+#define open(path, ...) (fault_hit(ROOT) ? -1 : open(path, __VA_ARGS__))
 #define openat(dir, path, flags, ...)                                                              \
   ((flags)&O_DIRECTORY && fault_hit(LIST) ? -1 : openat(dir, path, flags, ##__VA_ARGS__))
 #define syscall(number, ...)                                                                       \
