@@ -172,6 +172,8 @@ $(BUILD)/asan/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.
 
 # Test programs at once: one more than there are cores, since many wait, where TEST_JOBS does not tell
 RUN = TEST_JOBS="$${TEST_JOBS:-$$(($(JOBS) + 1))}" tests/run
+# $(call build_and,PROGRAMS,COMMAND): where a program does not compile, the others run all the same; it fails in any case
+build_and = $(MAKE) --no-print-directory -k -j$(JOBS) $(1); built=$$?; $(2) && [ $$built = 0 ]
 
 # $(call build,COMPILER,FLAGS): one test program. Most hold the whole implementation: -O1 compiles in half the time of -O2, which
 # the examples, the command and the benchmarks are built with.
@@ -242,8 +244,7 @@ programs-valgrind: $(VG_TESTS:%=$(BUILD)/%)
 programs-tsan: $(BUILD)/tsan/inside.o $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
 
 test: deps-test
-	@$(MAKE) --no-print-directory -j$(JOBS) programs
-	@$(RUN) $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box
+	@$(call build_and,programs,$(RUN) $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box)
 
 test-fallback: deps-test
 	@$(MAKE) --no-print-directory -j$(JOBS) programs
@@ -257,16 +258,13 @@ test-faulty: deps-test
 	@FAULTY_N=$(N) FAULTY_SEED=$(SEED) $(BUILD)/test_http_reads test_faulty
 
 test-asan: deps-ci
-	@$(MAKE) --no-print-directory -j$(JOBS) programs-asan
-	@$(BUILD)/probe_uring || true
-	@TEST_TIMEOUT=900 $(RUN) $(TESTS:%=$(BUILD)/asan/%)
-	@TEST_TIMEOUT=900 INSITU_IO=epoll $(RUN) $(ONE_BACKEND_TESTS:%=$(BUILD)/asan/%)
+	@$(call build_and,programs-asan,{ $(BUILD)/probe_uring; export TEST_TIMEOUT=900; $(RUN) $(TESTS:%=$(BUILD)/asan/%); } \
+	  && INSITU_IO=epoll $(RUN) $(ONE_BACKEND_TESTS:%=$(BUILD)/asan/%))
 
 test-tsan: deps-ci
-	@$(MAKE) --no-print-directory -j$(JOBS) programs-tsan
-	@$(BUILD)/probe_uring || true
-	@STRESS_WALKS=15 TEST_TIMEOUT=900 $(RUN) $(TSAN_TESTS:%=$(BUILD)/tsan/%)
-	@TEST_TIMEOUT=900 INSITU_IO=epoll $(RUN) $(addprefix $(BUILD)/tsan/,$(filter $(ONE_BACKEND_TESTS), $(TSAN_TESTS)))
+	@$(call build_and,programs-tsan,{ $(BUILD)/probe_uring; export TEST_TIMEOUT=900; \
+	  STRESS_WALKS=15 $(RUN) $(TSAN_TESTS:%=$(BUILD)/tsan/%); } \
+	  && INSITU_IO=epoll $(RUN) $(addprefix $(BUILD)/tsan/,$(filter $(ONE_BACKEND_TESTS), $(TSAN_TESTS))))
 
 # No GPU: what orders uploads with a trainer's streams, lifetimes and errors, over a simulated runtime (tests/cudasim)
 test-cuda: deps-ci
@@ -285,9 +283,8 @@ $(BUILD)/tsan/gpu_simulated: tests/device/gpu.c tools/bench/bench_summary.h $(HE
 
 # Over epoll: Valgrind does not see what the kernel writes through a ring. TEST_VALGRIND skips what Valgrind itself gets wrong.
 test-valgrind: deps-ci
-	@$(MAKE) --no-print-directory -j$(JOBS) programs-valgrind
-	@INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 FAULTY_N=15 TEST_TIMEOUT=900 TEST_WRAPPER='$(VALGRIND)' \
-	  $(RUN) $(VG_TESTS:%=$(BUILD)/%)
+	@$(call build_and,programs-valgrind,INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 FAULTY_N=15 TEST_TIMEOUT=900 \
+	  TEST_WRAPPER='$(VALGRIND)' $(RUN) $(VG_TESTS:%=$(BUILD)/%))
 
 # Random archives and configurations against an independent model: SEED to SEED + N - 1. SAN=asan or tsan; CASES=-v tells each.
 SEED ?= 1
