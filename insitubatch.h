@@ -23452,6 +23452,18 @@ static insitu_status insitu__refs_no_memory(insitu_error *err) {
       err, INSITU_E_NOMEM, "no memory for its references; give the process more memory");
 }
 
+/* Appends n bytes and a NUL to one of the two buffers. */
+static insitu_status insitu__refs_append(
+    struct insitu__text_buffer *b, const void *bytes, uint64_t n, insitu_error *err) {
+  if (n >= b->limit - b->n)
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "its keys and urls, or its inline values, have more bytes than INSITU__MAX_REFS_BYTES "
+        "(2^32); write several files");
+  if (insitu__text_buffer_bytes(b, bytes, n) && insitu__text_buffer_bytes(b, "", 1))
+    return INSITU_OK;
+  return insitu__refs_no_memory(err);
+}
+
 /* -- keys -- */
 
 /* Splits a key: the numbers at its end, with one separator between all of them. A number is written
@@ -23513,7 +23525,7 @@ static void insitu__refs_hook(struct insitu__refs *r, uint32_t number) {
   r->slot[i & (r->n_slots - 1)] = number + 1;
 }
 
-/* Adds a table without entries; NULL: no memory, or too many. */
+/* Adds a table without entries; NULL: no memory, or too much. */
 static struct insitu__refs_table *insitu__refs_add_table(struct insitu__refs *r, const char *prefix,
     uint64_t n, unsigned ndim, char separator, insitu_error *err) {
   struct insitu__refs_table t = {.prefix = r->text.n,
@@ -23539,9 +23551,8 @@ static struct insitu__refs_table *insitu__refs_add_table(struct insitu__refs *r,
     r->n_slots = wanted;
     for (uint64_t i = 0; i < count; i++) insitu__refs_hook(r, (uint32_t)i);
   }
-  if (!insitu__text_buffer_bytes(&r->text, prefix, n) ||
-      !insitu__text_buffer_bytes(&r->text, "", 1) || !INSITU__ARRAY_PUSH(r->table, t))
-    goto no_memory;
+  if (insitu__refs_append(&r->text, prefix, n, err)) return NULL;
+  if (!INSITU__ARRAY_PUSH(r->table, t)) goto no_memory;
   insitu__refs_hook(r, (uint32_t)count);
   return &r->table[count];
 
@@ -23651,10 +23662,9 @@ static insitu_status insitu__refs_add_object(struct insitu__refs *r, const char 
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "it has more than INSITU__MAX_LIST (%u) metadata objects; write fewer arrays into one file",
         INSITU__MAX_LIST);
-  if (insitu__text_buffer_bytes(&r->text, key, n) && insitu__text_buffer_bytes(&r->text, "", 1) &&
-      INSITU__ARRAY_PUSH(r->found, o))
-    return INSITU_OK;
-  return insitu__refs_no_memory(err);
+  insitu_status status = insitu__refs_append(&r->text, key, n, err);
+  if (!status && !INSITU__ARRAY_PUSH(r->found, o)) status = insitu__refs_no_memory(err);
+  return status;
 }
 
 /* -- finishing -- */
@@ -24100,6 +24110,9 @@ static int insitu__kerchunk_intern(
     return insitu__kerchunk_fail(k, INSITU_E_UNSUPPORTED,
         "it has more than INSITU__MAX_REFS_TARGETS (2^24 - 3) targets; write several files");
   uint64_t at = k->raw.n;
+  if (s->n > k->raw.limit - at)
+    return insitu__kerchunk_fail(k, INSITU_E_UNSUPPORTED,
+        "its urls have more bytes than INSITU__MAX_REFS_BYTES (2^32); write several files");
   if (!insitu__text_buffer_bytes(&k->raw, s->text, s->n) || !INSITU__ARRAY_PUSH(k->url, at))
     return insitu__kerchunk_fail(k, INSITU_E_NOMEM, "no memory");
   k->slot[h & (k->n_slots - 1)] = (uint32_t)count + 1;
@@ -24114,9 +24127,12 @@ static int insitu__kerchunk_inline(struct insitu__kerchunk *k,
     const struct insitu__kerchunk_string *s, uint64_t *at, uint64_t *n) {
   struct insitu__text_buffer *b = &k->refs->bytes;
   *at = b->n;
+  if (s->n >= b->limit - b->n) /* decoded it is no longer */
+    return insitu__kerchunk_fail(k, INSITU_E_UNSUPPORTED,
+        "its inline values have more bytes than INSITU__MAX_REFS_BYTES (2^32); write several "
+        "files");
   if (!insitu__kerchunk_decode(s, b) || !insitu__text_buffer_bytes(b, "", 1))
-    return insitu__kerchunk_fail(k, INSITU_E_NOMEM,
-        "no memory for its inline values, or they have more than INSITU__MAX_REFS_BYTES");
+    return insitu__kerchunk_fail(k, INSITU_E_NOMEM, "no memory for its inline values");
   *n = b->n - 1 - *at;
   char *text = b->text + *at;
   if (*n < 7 || memcmp(text, "base64:", 7)) return INSITU__KERCHUNK_OK;
@@ -24623,8 +24639,7 @@ static insitu_status insitu__refstore_place(struct insitu__refstore *r,
   uint64_t place = 0, at = r->refs.text.n;
   while (&r->pool.place[place]->store != store) place++;
   *target = place << 48 | at;
-  if (insitu__text_buffer_bytes(&r->refs.text, key, strlen(key) + 1)) return INSITU_OK;
-  return insitu__refs_no_memory(err);
+  return insitu__refs_append(&r->refs.text, key, strlen(key), err);
 }
 
 /* The target that references without a url mean: the one that the user named. */
@@ -24861,10 +24876,8 @@ static insitu_status insitu__refstore_objects(
     uint64_t at = r->bytes.n;
     if (bytes > left) return insitu__refstore_damaged("an object", err);
     left -= bytes;
-    if (!insitu__text_buffer_bytes(&r->bytes, p, bytes) ||
-        !insitu__text_buffer_bytes(&r->bytes, "", 1))
-      return insitu__refs_no_memory(err);
-    insitu_status status = insitu__refs_add_object(r, key, n, at, bytes, err);
+    insitu_status status = insitu__refs_append(&r->bytes, p, bytes, err);
+    if (!status) status = insitu__refs_add_object(r, key, n, at, bytes, err);
     if (status < 0) return status;
   }
   return INSITU_OK;
@@ -24905,7 +24918,7 @@ static insitu_status insitu__refstore_array(struct insitu__refs *r,
     return insitu__refstore_damaged("an array that is there twice", err);
   struct insitu__refs_table *t =
       insitu__refs_add_table(r, prefix, strlen(prefix), numbers, separator, err);
-  if (!t) return INSITU_E_NOMEM;
+  if (!t) return err ? err->status : INSITU_E_NOMEM;
   *table = t;
   t->kind = kind ? INSITU__REFS_PIECES : INSITU__REFS_FILE;
   t->grid[0] = 1;
@@ -25004,8 +25017,8 @@ static insitu_status insitu__refstore_pieces(struct insitu__refstore *r,
     piece->root = strlen(key);
     piece->array = strlen(whole) - strlen(behind);
     if (strlen(whole) >= INSITU__MAX_KEY) return insitu__refstore_damaged("a piece's path", err);
-    if (!insitu__text_buffer_bytes(&r->refs.text, whole, strlen(whole) + 1))
-      return insitu__refs_no_memory(err);
+    status = insitu__refs_append(&r->refs.text, whole, strlen(whole), err);
+    if (status < 0) return status;
     r->refs.n_pieces++;
   }
   return INSITU_OK;

@@ -317,10 +317,31 @@ static void test_no_memory(void **state) {
   }
 }
 
+/* More than a limit allows is no lack of memory. */
+static void test_limits(void **state) {
+  static const char text[] = "{\"x/0\":\"0123456789abcdef\",\"y/0\":[\"s3://bucket/object\"],"
+                             "\"z/.zarray\":{}}";
+  (void)state;
+  for (int i = 0; i < 4; i++) {
+    struct read r;
+    memset(&r, 0, sizeof r);
+    insitu__refs_init(&r.refs);
+    insitu__kerchunk_init(&r.kerchunk, &r.refs);
+    if (i == 0) r.refs.bytes.limit = 16;
+    if (i == 1) r.kerchunk.raw.limit = 17;
+    if (i == 2) r.refs.text.limit = 3; /* the first table's prefix has 2 bytes, and an end */
+    if (i == 3) r.refs.text.limit = 12;
+    feed(&r, text, sizeof text - 1, sizeof text);
+    assert_int_equal(r.status, INSITU_E_UNSUPPORTED);
+    assert_non_null(strstr(r.err.message, "INSITU__MAX_REFS_BYTES"));
+    read_end(&r);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_versions), cmocka_unit_test(test_values),
       cmocka_unit_test(test_escapes), cmocka_unit_test(test_keys), cmocka_unit_test(test_templates),
       cmocka_unit_test(test_refused), cmocka_unit_test(test_deep), cmocka_unit_test(test_tables),
-      cmocka_unit_test(test_no_memory)};
+      cmocka_unit_test(test_limits), cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
