@@ -27332,15 +27332,16 @@ static void insitu__icechunk_close(struct insitu__store *s) {
   insitu__mem_free(ic);
 }
 
-/* Bytes that the tables of all manifests take, or about so many: zstd makes a FlatBuffer of chunks
- * two to sixteen times as short. */
+/* Bytes that the tables of all manifests take at most. zstd makes a FlatBuffer of chunks two to
+ * sixteen times as short, and one with long locations or equal inline chunks shorter: four times of
+ * that are allowed for, so that raising memory_budget helps where a manifest does not fit. */
 static uint64_t insitu__icechunk_all_bytes(const struct insitu__icechunk *ic) {
   uint64_t sum = 1u << 20;
   for (uint64_t i = 0; i < ic->tree.n_entries; i++) {
     const struct insitu__ice_entry *e = &ic->tree.entry[i];
-    uint64_t most = insitu__codec_add_saturating(128 * e->chunks, (256u << 10));
-    if (e->bytes > UINT64_MAX / 16) return UINT64_MAX;
-    sum = insitu__codec_add_saturating(sum, insitu__codec_add_saturating(most, 16 * e->bytes));
+    uint64_t most = insitu__codec_add_saturating(512 * e->chunks, (256u << 10));
+    if (e->bytes > UINT64_MAX / 64) return UINT64_MAX;
+    sum = insitu__codec_add_saturating(sum, insitu__codec_add_saturating(most, 64 * e->bytes));
   }
   return sum;
 }
