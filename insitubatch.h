@@ -916,8 +916,9 @@
  *   JSON tells nothing of them, so they must stay what they were when they were first read. `insitu
  *   info` says how many targets nothing guards. A file or an object that is missing is an error,
  *   and no hole (INSITU_E_IO; of a joined Zarr archive, a chunk that is missing there is absent
- *   here), and one that ends before a chunk does is damage (INSITU_E_CORRUPT). A reference whose
- *   url is null means the one object that virtual_prefixes names, alone.
+ *   here, as long as the archive's metadata are there), and one that ends before a chunk does is
+ *   damage (INSITU_E_CORRUPT). A reference whose url is null means the one object that
+ *   virtual_prefixes names, alone.
  *
  * ---- 12. REMOTE STORES ----
  *

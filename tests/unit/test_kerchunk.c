@@ -51,7 +51,6 @@ static const char *is(struct read *r, const char *key) {
   static char text[600];
   struct insitu__refs_hit hit;
   struct insitu__text_buffer url = {.limit = 2 * INSITU__MAX_KEY};
-  assert_true(insitu__text_buffer_reserve(&url, url.limit));
   if (!insitu__refs_look_up(&r->refs, key, &hit)) return "-";
   if (hit.object) {
     snprintf(text, sizeof text, "=%.*s", (int)hit.object->n, (const char *)hit.object->bytes);
@@ -67,12 +66,14 @@ static const char *is(struct read *r, const char *key) {
     return text;
   }
   const char *cause = NULL;
+  assert_true(insitu__text_buffer_reserve(&url, url.limit));
   if (target != INSITU__MAX_REFS_TARGETS)
     cause = insitu__kerchunk_url(&r->kerchunk, (uint32_t)target, &url);
   const char *name = target == INSITU__MAX_REFS_TARGETS ? "null" : url.n ? url.text : "";
   if (cause) snprintf(text, sizeof text, "! %s", cause);
   else if (n == INSITU__REFS_LENGTH) snprintf(text, sizeof text, "%.500s", name);
   else snprintf(text, sizeof text, "%.500s %" PRIu64 "+%" PRIu64, name, e.offset, n);
+  insitu__text_buffer_free(&url);
   insitu__text_buffer_free(&url);
   return text;
 }
