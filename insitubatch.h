@@ -1091,6 +1091,20 @@
  *   slower than the reading (upload_stall_s), and a trainer whose work on the device lies behind
  *   (consumer_stall_s).
  *
+ *   Nsight Systems shows the loader beside the kernels where the file that implements is built with
+ *   INSITU_WITH_NVTX (CUDA is not needed for it). In the domain "insitubatch" each thread has the
+ *   ranges of what it does; names are paths of arrays and never a url:
+ *
+ *     PATH              a worker decodes a chunk of this array, copies its rows, or fills them
+ *     insitu read       a worker reads chunks of local files
+ *     insitu gather     a worker gathers rows from chunks that are kept
+ *     insitu on_batch   a worker runs desc.on_batch, or digests a batch
+ *     insitu upload     a batch's copies are asked for; Nsight shows the copies below the stream
+ *     insitu next       insitu_iter_next waits for a batch
+ *
+ *   The first loader that opens looks for a profiler, in the environment, too: profilers set
+ *   NVTX_INJECTION64_PATH. Without one a range costs a look at a pointer.
+ *
  * ---- 14. CONFIGURATION (define before the #include that implements) ----
  *
  *   What it compiles with: gcc 11 and clang 14 or later; glibc and musl; liburing 2.1 and libcurl
@@ -1113,6 +1127,8 @@
  *   INSITU_WITH_OPENSSL     service accounts of Google Cloud (RS256); link -lcrypto
  *   INSITU_WITH_CUDA        batches on CUDA devices, see DEVICES; cuda_runtime_api.h of CUDA 11 or
  *                           later; link -lcudart
+ *   INSITU_WITH_NVTX        ranges for Nsight Systems, see DEVICES; nvtx3/nvToolsExt.h of CUDA 12
+ *                           or later; link -ldl where glibc is older than 2.34
  *   INSITU_NO_URING         no io_uring and no liburing; reads go through the epoll backend
  *   INSITU_NO_CURL          no remote stores and no libcurl
  *
@@ -2569,6 +2585,10 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #ifdef INSITU_WITH_CUDA
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#endif
+
+#ifdef INSITU_WITH_NVTX
+#include <nvtx3/nvToolsExt.h>
 #endif
 
 /* The sanitizers that watch this build: gcc defines a macro, clang has a feature. */
@@ -7419,7 +7439,11 @@ static insitu_status insitu__ring_open(
  * Without a timeline insitu__reactor.trace is NULL: each place that would note a time looks at that
  * pointer, and does nothing else.
  *
- * State: struct insitu__trace, of one loader. Nothing suspends. */
+ * With INSITU_WITH_NVTX threads also mark ranges for a profiler (NVIDIA's Tools Extension), with or
+ * without a timeline. These functions are empty without the macro.
+ *
+ * State: struct insitu__trace, of one loader; the domain of the ranges, of the process. Nothing
+ * suspends. */
 
 /* Records that are kept of chunks, jobs and requests, a power of two; a quarter as many of batches
  * and calls of next. The file of 65,536 has less than INSITU__MAX_META bytes. */
@@ -7524,6 +7548,50 @@ static struct insitu__trace *insitu__trace_new(void) {
   if (t->reactor.record && t->user.record) return t;
   insitu__trace_free(t);
   return NULL;
+}
+
+/* ---- ranges for a profiler: INSITU_WITH_NVTX ----
+ *
+ * A range belongs to the thread that began it, and ranges of a thread nest. So none is open where a
+ * coroutine may suspend, and none is begun by one: a profiler's code may need more stack. */
+
+#ifdef INSITU_WITH_NVTX
+/* NULL: no profiler watches, and no range is marked. Written once, by the first loader that opens;
+ * all who read it have a loader. */
+static nvtxDomainHandle_t insitu__trace_domain;
+static pthread_once_t insitu__trace_domain_once = PTHREAD_ONCE_INIT;
+
+static void insitu__trace_domain_new(void) {
+  insitu__trace_domain = nvtxDomainCreateA("insitubatch");
+}
+#endif
+
+/* Looks for a profiler, when a loader opens: the first call loads its library. */
+static inline void insitu__trace_ranges_init(void) {
+#ifdef INSITU_WITH_NVTX
+  pthread_once(&insitu__trace_domain_once, insitu__trace_domain_new);
+#endif
+}
+
+/* Begins a range on this thread. name: of a stage, or the path of an array, which is copied and is
+ * empty for an array that is the root; never a url. */
+static inline void insitu__trace_range_begin(const char *name) {
+#ifdef INSITU_WITH_NVTX
+  nvtxEventAttributes_t what = {.version = NVTX_VERSION,
+      .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE,
+      .messageType = NVTX_MESSAGE_TYPE_ASCII,
+      .message.ascii = *name ? name : "/"};
+  if (insitu__trace_domain) nvtxDomainRangePushEx(insitu__trace_domain, &what);
+#else
+  (void)name;
+#endif
+}
+
+/* Ends the range of this thread that began last. */
+static inline void insitu__trace_range_end(void) {
+#ifdef INSITU_WITH_NVTX
+  if (insitu__trace_domain) nvtxDomainRangePop(insitu__trace_domain);
+#endif
 }
 
 /* >>reactor ------------------------------------------------------------------------------------ */
@@ -44305,15 +44373,16 @@ static void insitu__rows_cell_work(void *arg, unsigned worker) {
 
   t->span.worker = worker;
   t->span.decode = t->span.decoded = insitu__trace_now(trace);
+  insitu__trace_range_begin(t->array->zarr.path);
   insitu__rows_cell(t, worker);
+  insitu__trace_range_end();
   t->span.placed = insitu__trace_now(trace);
 }
 
 /* Decodes the tile's buffer and scatters its rows, on a worker. t->status is INSITU_E_ABSENT where
  * the chunk is a shard with holes that are an error: its rows are in their places then, but none of
  * them is counted down. */
-static void insitu__rows_decode(void *arg, unsigned worker) {
-  struct insitu__loader_tile *t = arg;
+static void insitu__rows_decode_now(struct insitu__loader_tile *t, unsigned worker) {
   insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = t->array;
   struct insitu__loader_scratch *s = &ld->scratch[worker];
@@ -44377,6 +44446,14 @@ static void insitu__rows_decode(void *arg, unsigned worker) {
   t->span.placed = insitu__trace_now(ld->reactor.trace);
 }
 
+/* The same, seen by a profiler. */
+static void insitu__rows_decode(void *arg, unsigned worker) {
+  struct insitu__loader_tile *t = arg;
+  insitu__trace_range_begin(t->array->zarr.path);
+  insitu__rows_decode_now(t, worker);
+  insitu__trace_range_end();
+}
+
 /* Notes that a row of a batch shows some of a bad chunk. Several threads may note the same. */
 static void insitu__rows_mark(
     const insitu_iter *it, const struct insitu__loader_slab *slab, uint64_t row) {
@@ -44411,6 +44488,7 @@ static void insitu__rows_fill(void *arg, unsigned worker) {
     t->slot->bad = t->hole.filled_key != NULL;
     return;
   }
+  insitu__trace_range_begin(t->array->zarr.path);
   fill = insitu__zarr_fill_pattern(&t->array->zarr, &n);
   insitu__rows_walk(&w, t, t->first, t->last);
   while (insitu__rows_next(&w)) {
@@ -44418,6 +44496,7 @@ static void insitu__rows_fill(void *arg, unsigned worker) {
     if (t->hole.filled_key) insitu__rows_bad(&w);
   }
   insitu__rows_arrive(t, worker, UINT64_MAX);
+  insitu__trace_range_end();
 }
 
 /* ---- read straight into batches (raw chunks) ---- */
@@ -44525,8 +44604,13 @@ static void insitu__rows_place(struct insitu__loader_tile *t, unsigned worker, b
 
   t->span.worker = worker;
   t->span.decode = t->span.decoded = insitu__trace_now(trace);
-  if (shared) insitu__rows_landed(t, worker);
-  else insitu__rows_arrive(t, worker, UINT64_MAX);
+  if (shared) { /* on a worker, always */
+    insitu__trace_range_begin(t->array->zarr.path);
+    insitu__rows_landed(t, worker);
+    insitu__trace_range_end();
+  } else {
+    insitu__rows_arrive(t, worker, UINT64_MAX);
+  }
   t->span.placed = shared ? insitu__trace_now(trace) : t->span.decoded; /* it takes no time */
 }
 
@@ -44654,6 +44738,7 @@ static void insitu__read_decode(void *arg, unsigned worker) {
     return;
   }
 
+  insitu__trace_range_begin(r->zarr.path);
   if (r->zarr.codecs.n) {
     cell += r->bound + 1;
     struct insitu__codec_sink sink = insitu__read_sink(d, cell);
@@ -44667,6 +44752,7 @@ static void insitu__read_decode(void *arg, unsigned worker) {
   }
 
   if (!d->status) insitu__box_copy(&d->box, cell, r->dst);
+  insitu__trace_range_end();
 }
 
 /* Decodes what is in d->memory. */
@@ -48991,8 +49077,10 @@ static struct insitu__loader_tile *insitu__tile_try(
   if (ld->reactor.trace) insitu__tile_reads(head);
   for (struct insitu__loader_tile *t = head->run.next; ld->reactor.trace && t; t = t->run.next)
     t->span = (struct insitu__trace_span){.queued = t->span.queued, .read = head->span.read};
+  insitu__trace_range_begin("insitu read");
   if (head->run.next) insitu__tile_try_run(head);
   else head->done = insitu__tile_try_read(head);
+  insitu__trace_range_end();
   int64_t got = insitu__trace_now(ld->reactor.trace);
   for (struct insitu__loader_tile *t = head; t; t = t->run.next) {
     last = t;
@@ -50017,7 +50105,9 @@ static void insitu__kept_gather(void *arg, unsigned worker) {
 
   job->worker = worker;
   job->began = insitu__trace_now(trace);
+  insitu__trace_range_begin("insitu gather");
   for (uint64_t row = job->first; row < job->last; row++) insitu__kept_gather_row(job, row);
+  insitu__trace_range_end();
   job->ended = insitu__trace_now(trace);
   insitu__rows_count_down(job->it, job->slab, 1);
 }
@@ -50208,9 +50298,11 @@ static void insitu__call_now(void *arg, unsigned worker) {
   insitu__call_face(it, job->slab);
   memset(&job->slab->batch.after, 0, sizeof job->slab->batch.after);
   const void *keys = job->slab->memory + it->plan.shown->keys;
+  insitu__trace_range_begin("insitu on_batch");
   if (c->on_batch && job->slab->rows)
     job->status = c->on_batch(c->on_batch_user, &job->slab->batch, keys, &job->error);
   if (c->receipts && !job->status) insitu__call_receipt(it, job->slab);
+  insitu__trace_range_end();
   job->ended = insitu__trace_now(it->loader->reactor.trace);
 }
 
@@ -50776,8 +50868,10 @@ static void insitu__pass_upload(insitu_iter *it) {
     if (atomic_load_explicit(&slab->pending, memory_order_acquire) ||
         !insitu__device_slots_acquire(d, slab->parts))
       break;
+    insitu__trace_range_begin("insitu upload");
     insitu_status status =
         insitu__device_upload(d, slab->parts, slab->pinned, slab->rows > 0, &cause);
+    insitu__trace_range_end();
     if (status) {
       insitu__error_set(&error, status, "rank %d, upload, batch %" PRIu64 ": %.900s",
           it->loader->config.rank, slab->number % it->batches, cause.message);
@@ -52894,6 +52988,7 @@ static insitu_status insitu__open_init(
   status = insitu__reactor_open(&ld->reactor, &r, err);
   if (status) return status;
   ld->reactor_open = true;
+  insitu__trace_ranges_init();
   status = insitu__timeline_open(ld, err);
   if (status) return status;
   struct insitu__loader_call o = {.loader = ld, .err = err};
@@ -55766,7 +55861,8 @@ INSITU_DEF insitu_status insitu_iter_next(
   pthread_mutex_lock(&it->lock);
   it->shared.next_began = begin;
   it->shared.awaited = it->shared.next;
-  for (bool polled = false;; polled = true) {
+  bool polled = false;
+  for (;; polled = true) {
     status = insitu__pass_poll(it, out, err);
     if (status == INSITU__PASS_UNCHECKED) {
       insitu__check_batch(it);
@@ -55775,9 +55871,11 @@ INSITU_DEF insitu_status insitu_iter_next(
     if (status != INSITU_TIMEOUT ||
         (insitu__base_now() >= deadline && (polled || !ld->config.inline_io)))
       break;
+    if (!polled) insitu__trace_range_begin("insitu next");
     insitu__pass_wait(it, deadline);
   }
 
+  if (polled) insitu__trace_range_end();
   if (it->shared.blocked_by)
     insitu__report_blocked_by(it, it->shared.blocked_by, it->shared.blocked_at, insitu__base_now());
   it->shared.next_began = 0;

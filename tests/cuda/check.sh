@@ -60,6 +60,7 @@ compilers=$gcc
 if command -v clang >/dev/null 2>&1 && [ "$gcc" != clang ]; then compilers="$compilers clang"; else
   skip "clang: not installed (or CC is clang)"
 fi
+check "$simulated/cudasim.c" $gcc -std=gnu11 -D_GNU_SOURCE -I$simulated -c $simulated/cudasim.c -o "$work/cudasim.o"
 while IFS='|' read -r version include lib nvcc; do
   echo "CUDA $version: headers${nvcc:+, nvcc}, runtime"
   for c in $compilers; do
@@ -72,6 +73,20 @@ while IFS='|' read -r version include lib nvcc; do
   done
   check "tests/device/gpu.c, CUDA $version" $gcc -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -I. -Itests \
     -Itests/support "-I$include" $features -fsyntax-only tests/device/gpu.c
+  # Ranges for a profiler, which a program with the simulated runtime sees.
+  if [ -e "$include/nvtx3/nvToolsExt.h" ]; then
+    nvtx="-O0 -DINSITU_WITH_CUDA -I$simulated -isystem $include"
+    for c in $compilers; do
+      rm -f "$work/nvtx.o" "$work/nvtx"
+      compile "INSITU_WITH_NVTX, CUDA $version, $c" $c $nvtx -DINSITU_WITH_NVTX -DINSITU_IMPLEMENTATION -x c -c insitubatch.h \
+        -o "$work/nvtx.o" &&
+        compile "tests/cuda/nvtx.c, CUDA $version, $c" $c $nvtx tests/cuda/nvtx.c "$work/cudasim.o" "$work/nvtx.o" \
+          -o "$work/nvtx" $libs -ldl &&
+        check "ranges, CUDA $version, $c" "$work/nvtx" && check "no profiler, CUDA $version, $c" "$work/nvtx" none
+    done
+  else
+    skip "CUDA $version: no nvtx3/nvToolsExt.h"
+  fi
   # The last compiler's object, against both kinds of the runtime.
   [ -e "$work/insitubatch.o" ] || continue
   for kind in shared static; do

@@ -2,9 +2,9 @@
 # CUDA toolkits to compile with: prints a line VERSION|INCLUDE|LIB|NVCC for each, NVCC empty where there is no such compiler.
 #   tests/cuda/toolkit.sh BUILD
 # The machine's own toolkit where it has one: that of CUDA_HOME, of nvcc in PATH, or /usr/local/cuda. Else what requirements.txt
-# names of the package index: headers and runtimes of CUDA 12 and 13, 13's nvcc, in a virtual environment under BUILD that is made
-# once. Compiling needs neither a driver nor a device, and the runtime answers that there is none. Exit status 1, and the reason on
-# stderr, where no toolkit is to be had.
+# names of the package index: headers (those of NVTX, too) and runtimes of CUDA 12 and 13, 13's nvcc, in a virtual environment
+# under BUILD that is made once. Compiling needs neither a driver nor a device, and the runtime answers that there is none. Exit
+# status 1, and the reason on stderr, where no toolkit is to be had.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 [ $# = 1 ] || { echo "usage: tests/cuda/toolkit.sh BUILD" >&2; exit 2; }
@@ -56,6 +56,7 @@ make_venv() {
   # As a toolkit has it: one folder of headers, and names that the linker looks for.
   for packages in "$venv"/lib/python3*/site-packages/nvidia; do
     ln -s ../../cuda_nvcc/include/crt "$packages/cuda_runtime/include/crt" &&
+      ln -s ../../nvtx/include/nvtx3 "$packages/cuda_runtime/include/nvtx3" &&
       ln -s libcudart.so.12 "$packages/cuda_runtime/lib/libcudart.so" &&
       ln -s libcudart.so.13 "$packages/cu13/lib/libcudart.so" || return
   done
