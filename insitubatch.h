@@ -25514,6 +25514,7 @@ static bool insitu__refstore_is(const char *path) {
   return head[at] == '{';
 }
 
+#ifndef INSITU_NO_CURL
 /* Whether a remote url is one of references, by the ending of its path. */
 static bool insitu__refstore_named(const char *url) {
   static const char *const ending[] = {".json", ".insitu"};
@@ -25524,6 +25525,7 @@ static bool insitu__refstore_named(const char *url) {
   }
   return false;
 }
+#endif
 
 /* Opens the file of references that desc->url names; it is read by index_await. */
 static insitu_status insitu__refstore_open(
