@@ -27463,7 +27463,7 @@ static insitu_status insitu__icechunk_get_await(
   insitu__error_clear(&cause);
   insitu__ice_file_free(&o->file);
   insitu_status status =
-      insitu__store_get_whole_await(o->base, key, limit, &o->file.text, &o->file.n, &cause);
+      insitu__store_get_await(o->base, key, limit, &o->file.text, &o->file.n, &cause);
   if (status < 0 && status != INSITU_E_NOTFOUND) insitu__error_copy(err, &cause);
   return status;
 }
@@ -27717,6 +27717,9 @@ static insitu_status insitu__icechunk_open_await(
         "and letters; copy it from the history that Icechunk prints, or leave it out",
         s->url, o.ref);
 
+  /* Most archives that come here are no repository: one round trip tells. */
+  static const char *const names[] = {"repo", "refs/branch.main/ref.json"};
+  if (!asked) insitu__store_prefetch_await(s, names, INSITU__BASE_COUNT(names), INSITU__MAX_META);
   status = insitu__icechunk_ref_await(&o, err);
   *found = !o.none;
   if (!status && o.none && asked)
@@ -30142,12 +30145,14 @@ static insitu_status insitu__group_find_root_await(struct insitu__group *g, insi
 
   int kind = INSITU__GROUP_NOTHING;
   if (insitu__group_hidden(status)) {
-    bool found = false;
-    insitu_status opened = insitu__icechunk_open_await(g->store, &found, err);
-    if (opened < 0) return opened;
-    if (found) return insitu__group_find_root_await(g, err);
     status = insitu__group_probe_await(g->store, "", 2, &kind, &refused);
     g->is_array = kind == INSITU__GROUP_V2_ARRAY;
+    bool found = false, none = kind == INSITU__GROUP_NOTHING;
+    insitu_status opened = INSITU_OK;
+    if (none && (!status || insitu__group_hidden(status)))
+      opened = insitu__icechunk_open_await(g->store, &found, err);
+    if (opened < 0) return opened;
+    if (found) return insitu__group_find_root_await(g, err);
     if (!status && kind == INSITU__GROUP_NOTHING)
       status = insitu__group_walk_await(
           g->store, 0, INSITU__MAX_ROOT_SEARCH, &kind, NULL, NULL, &refused);

@@ -682,9 +682,9 @@ static void requests(void **state) {
     d.options = &option;
     d.n_options = 1;
     if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
-    /* four names of Zarr's at once; repo, refs/, the snapshot */
+    /* four names of Zarr's at once; repo and refs/ at once; the snapshot */
     uint64_t opened = server_stats(s).requests;
-    assert_int_equal(opened, r ? 4 + 2 : 4 + 3);
+    assert_int_equal(opened, 4 + 2 + 1);
     insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_TRAIN};
     insitu_iter *it;
     insitu_batch *b;
