@@ -23189,7 +23189,7 @@ static bool insitu__virtual_beside(const struct insitu__virtual *v, const char *
 static struct insitu__store *insitu__virtual_find_now(
     struct insitu__virtual *v, const char *url, char *key) {
   struct insitu__virtual_url u;
-  uint64_t rule;
+  uint64_t rule = 0;
   insitu_error refused = {.status = INSITU_E_ARG}; /* which stays */
   if (insitu__virtual_check(v, url, &u, key, &rule, &refused)) return NULL;
   struct insitu__virtual_place *p = insitu__virtual_place_of(v, &u, rule);
