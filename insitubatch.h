@@ -903,8 +903,12 @@
  *   A prefix ends at a part of a path: s3://b/x allows s3://b/x/y, and not s3://b/xy. What lies
  *   elsewhere is refused when the archive is opened, and the message says what to add. Whoever
  *   wrote the references decides what is read and sent over the network in your name, so add what
- *   you trust them with. Services that tell credentials of this machine (169.254.169.254 and their
- *   kin) are refused always.
+ *   you trust them with. A web server may send a target's read on (a redirect) to where targets may
+ *   lie, from http to https of its own host too, and else is refused by name; what the url itself
+ *   names may be sent on to any host, without credentials. Services that tell credentials of this
+ *   machine (169.254.169.254 and their kin) are refused always, also where a name is looked up to
+ *   their address. A target's host may have an address of this machine where a prefix names it
+ *   (http://localhost).
  *
  *   Credentials in options, and a user or a query in the url, are for the archive's own host or
  *   bucket alone. Other stores get all other options (region, endpoint, skip_signature, requests'
@@ -9684,6 +9688,67 @@ static void insitu__names_host_port(
   if (snprintf(out, 256, "%s:%s", host, parts->port ? parts->port : port) >= 255) out[0] = 0;
 }
 
+/* -- addresses that no archive may send this machine to -- */
+
+/* What is known of an address. */
+enum {
+  INSITU__NAMES_LOOPS = 1, /* it is this machine */
+  INSITU__NAMES_TELLS = 2  /* a service there may tell credentials of this machine */
+};
+
+/* Whether an IPv4 address is this machine, or one of a service that tells credentials: all that are
+ * link-local, and those of Alibaba Cloud, Azure and Oracle Cloud that are not. */
+static int insitu__names_judge_v4(uint32_t address) {
+  bool tells = address >> 16 == 0xA9FE || address == 0x646464C8 || address == 0xA83F8110 ||
+               address == 0xC00000C0;
+  if (tells) return INSITU__NAMES_TELLS;
+  return address >> 24 == 127 || address >> 24 == 0 ? INSITU__NAMES_LOOPS : 0;
+}
+
+/* The same of an IPv6 address, which may be one of IPv4 in IPv6's clothes. */
+static int insitu__names_judge_v6(const unsigned char *a) {
+  static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff},
+                             nat64[12] = {0, 0x64, 0xff, 0x9b}, none[12] = {0},
+                             amazon[14] = {0xfd, 0, 0x0e, 0xc2}, google[14] = {0xfd, 0x20, 0, 0xce};
+  uint32_t last = (uint32_t)a[12] << 24 | (uint32_t)a[13] << 16 | (uint32_t)a[14] << 8 | a[15];
+  if (a[0] == 0xfe && (a[1] & 0xc0) == 0x80) return INSITU__NAMES_TELLS;
+  if (!memcmp(a, amazon, 14) || !memcmp(a, google, 14)) return INSITU__NAMES_TELLS;
+  bool inside = !memcmp(a, mapped, 12) || !memcmp(a, nat64, 12) || !memcmp(a, none, 12);
+  return inside ? insitu__names_judge_v4(last) : 0; /* ::1 is none of IPv4's, and begins with 0 */
+}
+
+/* The same of a url's host: by its name, or by its address in any way that systems read one. */
+static int insitu__names_judge(const char *url) {
+  static const char *const names[] = {"metadata", "metadata.google.internal", "metadata.goog",
+      "instance-data", "instance-data.ec2.internal"};
+  char host[300];
+  unsigned char v6[16];
+  struct in_addr v4;
+  if (!insitu__names_bare_host(url, host, sizeof host)) return 0;
+  host[strcspn(host, "%")] = 0; /* a zone */
+  uint64_t n = strlen(host);
+  while (n && host[n - 1] == '.') host[--n] = 0; /* a dot ends a full name */
+  for (size_t i = 0; i < INSITU__BASE_COUNT(names); i++)
+    if (!strcasecmp(host, names[i])) return INSITU__NAMES_TELLS;
+  bool local = n >= 9 && !strcasecmp(host + n - 9, "localhost") && (n == 9 || host[n - 10] == '.');
+  if (local) return INSITU__NAMES_LOOPS;
+  if (strchr(host, ':')) return inet_pton(AF_INET6, host, v6) == 1 ? insitu__names_judge_v6(v6) : 0;
+  return inet_aton(host, &v4) ? insitu__names_judge_v4(ntohl(v4.s_addr)) : 0;
+}
+
+/* The same of a socket's address. */
+static int insitu__names_judge_socket(const struct sockaddr *a) {
+  struct sockaddr_in v4;
+  struct sockaddr_in6 v6;
+  if (a->sa_family == AF_INET) {
+    memcpy(&v4, a, sizeof v4);
+    return insitu__names_judge_v4(ntohl(v4.sin_addr.s_addr));
+  }
+  if (a->sa_family != AF_INET6) return 0;
+  memcpy(&v6, a, sizeof v6);
+  return insitu__names_judge_v6((const unsigned char *)&v6.sin6_addr);
+}
+
 /* -- proxies: they are chosen here and told to curl, which then looks at no environment and
  * resolves no name by itself -- */
 
@@ -10248,6 +10313,7 @@ struct insitu__http_request {
 
   int64_t timeout_ms; /* to connect, and of silence; 0: as the desc says */
   bool direct;        /* by no proxy */
+  int refuse;         /* connect to no such address: INSITU__NAMES_...; 0: to any */
   int64_t dated;      /* the server's time when the request was made, as >>auth knew it */
   struct insitu__http_timing *timing; /* where times go, or NULL */
   const bool *give_up; /* NULL, or: once it is true, insitu__http_sweep cancels the request */
@@ -10287,6 +10353,8 @@ enum {
   INSITU__HTTP_LONG,  /* more bytes than announced, or than text.limit */
   INSITU__HTTP_ENCODED,
   INSITU__HTTP_MEMORY,
+  INSITU__HTTP_LOOPS, /* the server's name has an address of this machine */
+  INSITU__HTTP_TELLS, /* ... or of a service that tells credentials */
   INSITU__HTTP_CANCELLED
 };
 
@@ -10312,6 +10380,7 @@ struct insitu__http_transfer {
   int64_t began;              /* insitu__http_clock */
   int64_t sent_at, headed_at; /* with a timeline */
   bool headed;                /* the headers are complete */
+  int refused;                /* an address of the server is one of those to refuse: which */
   char error[CURL_ERROR_SIZE];
 };
 
@@ -10784,13 +10853,6 @@ static int insitu__http_on_socket(CURL *easy, curl_socket_t fd, int what, void *
   return 0;
 }
 
-/* Makes a socket as curl does, but close-on-exec, for programs that are started meanwhile. */
-static curl_socket_t insitu__http_on_open(
-    void *user, curlsocktype purpose, struct curl_sockaddr *a) {
-  (void)user, (void)purpose;
-  return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
-}
-
 /* curl tells when it wants to be called: the turn does that. */
 static int insitu__http_on_timer(CURLM *multi, long ms, void *user) {
   struct insitu__http *h = user;
@@ -11099,6 +11161,21 @@ static const char *insitu__http_proxy_of(
   return named && insitu__names_is_excluded(excluded, host) ? NULL : proxy;
 }
 
+/* Makes a socket as curl does, but close-on-exec, for programs that are started meanwhile; and none
+ * to an address that the request refuses. A proxy's address is its user's affair. */
+static curl_socket_t insitu__http_on_open(
+    void *user, curlsocktype purpose, struct curl_sockaddr *a) {
+  struct insitu__http_transfer *t = user;
+  const struct insitu__http_request *r = t->request;
+  int refused = r && r->refuse ? insitu__names_judge_socket(&a->addr) & r->refuse : 0;
+  (void)purpose;
+  if (refused && !insitu__http_proxy_of(t->http, r)) {
+    t->refused = refused;
+    return CURL_SOCKET_BAD;
+  }
+  return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+}
+
 /* What a request's look-ups are for. */
 struct insitu__http_names {
   uint64_t origin;   /* its number: see insitu__http_host_of */
@@ -11176,6 +11253,7 @@ static bool insitu__http_curl_all(struct insitu__http_transfer *t) {
   curl_easy_setopt(e, CURLOPT_PRIVATE, t);
   curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->error);
   curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
+  curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, t);
   curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
   curl_easy_setopt(e, CURLOPT_HEADERDATA, t);
   curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
@@ -11234,6 +11312,7 @@ static bool insitu__http_start(
   t->http = h;
   t->request = r;
   t->headed = false;
+  t->refused = 0;
   t->header_bytes = t->bytes = 0;
   t->error[0] = 0;
   t->began = insitu__http_clock(h);
@@ -11339,6 +11418,8 @@ static void insitu__http_transfer_done(
   int status = r->answer.status; /* after other answers curl's own state is reset, too */
   t->reusable = t->plain && result == CURLE_OK && (status == 200 || status == 206 || status == 404);
   r->result = result;
+  if (result == CURLE_COULDNT_CONNECT && t->refused)
+    r->failure = t->refused == INSITU__NAMES_TELLS ? INSITU__HTTP_TELLS : INSITU__HTTP_LOOPS;
   curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &r->tunnel);
   if (result) {
     const char *told = insitu__http_safe_cause(result, t->error);
@@ -11676,7 +11757,11 @@ static insitu_status insitu__http_failed(const struct insitu__http_request *r, i
       [INSITU__HTTP_LONG] = "it sent more than it announced, or more than such an answer may have",
       [INSITU__HTTP_ENCODED] = "it sent the object compressed (Content-Encoding); store it "
                                "without, ranges of it mean nothing",
-      [INSITU__HTTP_MEMORY] = "no memory for the request; give the process more memory"};
+      [INSITU__HTTP_MEMORY] = "no memory for the request; give the process more memory",
+      [INSITU__HTTP_LOOPS] = "its name has an address of this machine; if you trust the archive "
+                             "with what listens there, add 'http://localhost' to virtual_prefixes",
+      [INSITU__HTTP_TELLS] = "its name has the address of a service that tells credentials of this "
+                             "machine, which no archive may ask"};
   char origin[300];
 
   if (r->failure == INSITU__HTTP_CANCELLED) return INSITU_CANCELLED;
@@ -11684,10 +11769,10 @@ static insitu_status insitu__http_failed(const struct insitu__http_request *r, i
   if (err && err->status >= 0)
     err->http_status = r->answer.status ? r->answer.status : (int32_t)r->tunnel,
     err->retryable = r->transient;
-  if (r->failure)
-    return insitu__error_set(err,
-        r->failure == INSITU__HTTP_MEMORY ? INSITU_E_NOMEM : INSITU_E_HTTP, "%s: %s", origin,
-        said[r->failure]);
+  insitu_status status = INSITU_E_HTTP;
+  if (r->failure == INSITU__HTTP_MEMORY) status = INSITU_E_NOMEM;
+  if (r->failure == INSITU__HTTP_LOOPS || r->failure == INSITU__HTTP_TELLS) status = INSITU_E_ARG;
+  if (r->failure) return insitu__error_set(err, status, "%s: %s", origin, said[r->failure]);
 
   const char *advice = r->advice ? r->advice : insitu__http_advice(r->result);
   if (r->tunnel >= 400) advice = "check the proxy (option proxy_url), and what it lets through";
@@ -18276,6 +18361,12 @@ struct insitu__store {
   bool cached;   /* the cache may serve entries without asking the store */
   bool offline;  /* only the cache is asked */
   bool any_etag; /* the store's servers do not agree on an object's ETag */
+
+  /* Of a base store that has nothing but targets of a virtual archive. Whether a server may send a
+   * read on to this url; an error that ends a message. NULL: to any but services that tell
+   * credentials. */
+  insitu_status (*may_move)(const struct insitu__store *s, const char *url, insitu_error *err);
+  int refuse; /* addresses that no name of a server may have: INSITU__NAMES_... */
 };
 
 typedef void insitu__store_emit_fn(void *to, const char *name, bool is_directory);
@@ -19668,6 +19759,27 @@ static insitu_status insitu__remote_fetch_refused(
       insitu__cloud_advice(&f->remote->cloud, http, code), err);
 }
 
+/* Checks the target of a redirect to another host. */
+static insitu_status insitu__remote_fetch_may_move(
+    struct insitu__remote_fetch *f, insitu_error *err) {
+  char shown[400], cause[600];
+  const struct insitu__store *s = f->store;
+  const char *advice = "a server that an archive may ask does not lead there";
+  insitu_error why;
+  insitu__error_clear(&why);
+  snprintf(cause, sizeof cause, "a redirect to '%s'",
+      insitu__text_redact(f->moved, shown, sizeof shown));
+  bool named = insitu__names_judge(f->request.url) == INSITU__NAMES_TELLS; /* by the user */
+  if (!named) f->request.refuse |= INSITU__NAMES_TELLS;
+  if (!named && insitu__names_judge(f->moved) == INSITU__NAMES_TELLS) {
+    snprintf(cause + strlen(cause), sizeof cause - strlen(cause),
+        ", a service that tells credentials of this machine");
+    return insitu__remote_fetch_failed(f, INSITU_E_ARG, cause, advice, err);
+  }
+  if (!s->may_move || !s->may_move(s, f->moved, &why)) return INSITU_OK;
+  return insitu__remote_fetch_failed(f, why.status, cause, why.message, err);
+}
+
 /* Turns the request to the target of a redirect. Another host gets the range and the conditions,
  * and no credentials. */
 static insitu_status insitu__remote_fetch_move(struct insitu__remote_fetch *f, insitu_error *err) {
@@ -19679,6 +19791,8 @@ static insitu_status insitu__remote_fetch_move(struct insitu__remote_fetch *f, i
     return insitu__remote_fetch_failed(
         f, INSITU_E_NOMEM, "no memory", "give the process more memory", err);
   bool other = strcasecmp(here, there);
+  insitu_status status = other ? insitu__remote_fetch_may_move(f, err) : INSITU_OK;
+  if (status < 0) return status;
 
   for (uint64_t i = 0; other && i < INSITU__ARRAY_LEN(r->headers); i++) {
     char *h = r->headers[i];
@@ -19707,6 +19821,7 @@ static insitu_status insitu__remote_fetch_prepare_await(
   bool any = f->store->any_etag;
   struct insitu__cloud_ask ask = {.what = f->what, .key = f->key, .continuation = f->continuation};
   insitu__http_request_reset(r);
+  r->refuse = f->store->refuse;
   r->first = tail ? INSITU__RING_TAIL : f->offset + f->had;
   r->bytes = f->bytes && (f->had || !f->whole) ? f->bytes - f->had : 0;
 
@@ -22690,7 +22805,8 @@ struct insitu__virtual_rule {
 
 /* An open base store, and what it has the targets of. */
 struct insitu__virtual_place {
-  struct insitu__store store;
+  struct insitu__store store; /* first */
+  const struct insitu__virtual *pool;
   int kind;
   uint64_t rule;      /* of files: the rule whose directory it is */
   char *root, *query; /* of others */
@@ -22706,7 +22822,9 @@ struct insitu__virtual {
   char *directory;                   /* of relative urls, below the own rule's root */
   struct insitu__store *remote;      /* the first remote place: its connections are everybody's */
 
-  /* place[0] is the archive's own. Any thread reads the first n_place. */
+  /* place[0] is the archive's own. Where that is a web server's, place[1] has the targets there: a
+   * server may send what the user named on to anywhere, and targets to where they may lie alone.
+   * Any thread reads the first n_place. */
   struct insitu__virtual_place *place[INSITU__MAX_PLACES];
   atomic_uint n_place;
 
@@ -22750,49 +22868,6 @@ static insitu_status insitu__virtual_refuse(
   return insitu__error_set(
       err, status, "%s '%s': %s", what, insitu__text_redact(url, shown, sizeof shown), cause);
 }
-
-#ifndef INSITU_NO_CURL
-/* Whether an IPv4 address is one of a service that tells credentials: all that are link-local, and
- * those of Alibaba Cloud, Azure and Oracle Cloud that are not. */
-static bool insitu__virtual_tells_v4(uint32_t address) {
-  return address >> 16 == 0xA9FE || address == 0x646464C8 || address == 0xA83F8110 ||
-         address == 0xC00000C0;
-}
-
-/* Whether an IPv6 address is one, or an IPv4 address of one in IPv6's clothes. */
-static bool insitu__virtual_tells_v6(const unsigned char *a) {
-  static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff},
-                             nat64[12] = {0, 0x64, 0xff, 0x9b}, none[12] = {0},
-                             amazon[14] = {0xfd, 0, 0x0e, 0xc2}, google[14] = {0xfd, 0x20, 0, 0xce};
-  uint32_t last = (uint32_t)a[12] << 24 | (uint32_t)a[13] << 16 | (uint32_t)a[14] << 8 | a[15];
-  if (a[0] == 0xfe && (a[1] & 0xc0) == 0x80) return true;
-  if (!memcmp(a, amazon, 14) || !memcmp(a, google, 14)) return true;
-  bool inside = !memcmp(a, mapped, 12) || !memcmp(a, nat64, 12) || !memcmp(a, none, 12);
-  return inside && insitu__virtual_tells_v4(last);
-}
-
-/* Whether the host of a root, "https://host:80", is a service that tells credentials of the
- * machine: by its name, or by its address in any way that systems read one. */
-static bool insitu__virtual_tells(const char *root) {
-  static const char *const names[] = {"metadata", "metadata.google.internal", "metadata.goog",
-      "instance-data", "instance-data.ec2.internal"};
-  char host[INSITU__VIRTUAL_ROOT];
-  unsigned char v6[16];
-  struct in_addr v4;
-  const char *p = strstr(root, "://");
-  if (!p) return false;
-  p += 3;
-  bool bracket = *p == '[';
-  p += bracket;
-  uint64_t n = strcspn(p, bracket ? "]%" : ":");
-  while (n && p[n - 1] == '.') n--; /* a dot ends a full name */
-  snprintf(host, sizeof host, "%.*s", (int)n, p);
-  for (size_t i = 0; i < INSITU__BASE_COUNT(names); i++)
-    if (!strcasecmp(host, names[i])) return true;
-  if (bracket) return inet_pton(AF_INET6, host, v6) == 1 && insitu__virtual_tells_v6(v6);
-  return inet_aton(host, &v4) && insitu__virtual_tells_v4(ntohl(v4.s_addr));
-}
-#endif
 
 #ifndef INSITU_NO_CURL
 /* "https://host:port", in lower case and without a scheme's own port; false: it is too long. */
@@ -22930,7 +23005,8 @@ static insitu_status insitu__virtual_rules(
     const char *cause = insitu__virtual_split(NULL, prefix, &u, key);
     if (!cause && u.query[0]) cause = "a prefix has no query";
 #ifndef INSITU_NO_CURL
-    if (!cause && u.kind == INSITU__TEXT_URL_HTTP && insitu__virtual_tells(u.root))
+    if (!cause && u.kind == INSITU__TEXT_URL_HTTP &&
+        insitu__names_judge(u.root) == INSITU__NAMES_TELLS)
       cause = "it is a service that tells credentials of this machine, which no archive may ask";
 #endif
     if (cause) return insitu__virtual_refuse("virtual_prefixes", prefix, INSITU_E_ARG, cause, err);
@@ -23028,6 +23104,53 @@ static insitu_status insitu__virtual_open_remote(struct insitu__virtual *v, stru
 }
 #endif
 
+#ifndef INSITU_NO_CURL
+/* The host of an https url is that of the http url, too: servers send from one to the other. */
+static int64_t insitu__virtual_allowed_secure(
+    const struct insitu__virtual *v, struct insitu__virtual_url *u) {
+  int64_t rule = insitu__virtual_allowed(v, u);
+  uint64_t n = strlen(u->root);
+  if (rule >= 0 || strncmp(u->root, "https:", 6)) return rule;
+  memmove(u->root + 4, u->root + 5, n - 4);
+  rule = insitu__virtual_allowed(v, u);
+  if (rule >= 0) return rule;
+  memmove(u->root + 5, u->root + 4, n - 4);
+  u->root[4] = 's';
+  return rule;
+}
+
+/* See struct insitu__store: whether a target may be at this url. */
+static insitu_status insitu__virtual_may_move(
+    const struct insitu__store *s, const char *url, insitu_error *err) {
+  const struct insitu__virtual_place *p = (const void *)s;
+  char key[INSITU__MAX_KEY];
+  struct insitu__virtual_url u;
+  const char *cause = insitu__virtual_split(p->pool, url, &u, key);
+  if (cause)
+    return insitu__error_set(err, INSITU_E_ARG, "that is no place for a target: %s", cause);
+  if (insitu__virtual_allowed_secure(p->pool, &u) >= 0) return INSITU_OK;
+  const char *end = strrchr(u.key, '/');
+  return insitu__error_set(err, INSITU_E_ARG,
+      "the archive's targets may not lie there; if you trust its server, and whoever it sends to, "
+      "add '%s/%.*s' to virtual_prefixes (--virtual-prefix)",
+      u.root, end ? (int)insitu__base_min((uint64_t)(end - u.key), 300) : 0, u.key);
+}
+
+/* Sees to it that a place's server sends to no other place than where targets may lie, and that no
+ * name has an address that no archive may ask, or that of this machine where no prefix names it. */
+static void insitu__virtual_guard(
+    const struct insitu__virtual *v, struct insitu__virtual_place *p) {
+  if (p->kind != INSITU__TEXT_URL_HTTP) return; /* the others' hosts are options, and stay */
+  p->store.may_move = insitu__virtual_may_move;
+  p->store.refuse = INSITU__NAMES_TELLS | INSITU__NAMES_LOOPS;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(v->rule); i++) {
+    const struct insitu__virtual_rule *r = &v->rule[i];
+    if (r->kind == INSITU__TEXT_URL_HTTP && insitu__names_judge(r->root) == INSITU__NAMES_LOOPS)
+      p->store.refuse = INSITU__NAMES_TELLS;
+  }
+}
+#endif
+
 /* Opens the base store of a place; its `rule`, or its root and query, are set. */
 static insitu_status insitu__virtual_open_store(
     struct insitu__virtual *v, struct insitu__virtual_place *p, insitu_error *err) {
@@ -23052,6 +23175,7 @@ static insitu_status insitu__virtual_open_store(
   else
     status = insitu__virtual_open_remote(v, s, p->kind - INSITU__TEXT_URL_HTTP, url.text, own, err);
   insitu__text_buffer_free(&url);
+  insitu__virtual_guard(v, p);
   return status ? status : insitu__virtual_front_one(v, s, err);
 #else
   return insitu__store_no_memory(err); /* split refuses remote urls before */
@@ -23068,9 +23192,10 @@ static void insitu__virtual_place_free(struct insitu__virtual_place *p) {
 
 /* A new place, which is not open yet; NULL: no memory. */
 static struct insitu__virtual_place *insitu__virtual_place_new(
-    int kind, uint64_t rule, const char *root, const char *query) {
+    const struct insitu__virtual *v, int kind, uint64_t rule, const char *root, const char *query) {
   struct insitu__virtual_place *p = insitu__mem_alloc(1, sizeof *p);
   if (!p) return NULL;
+  p->pool = v;
   p->kind = kind;
   p->rule = rule;
   p->root = insitu__mem_text(root, strlen(root));
@@ -23081,16 +23206,18 @@ static struct insitu__virtual_place *insitu__virtual_place_new(
 }
 
 /* The open place of a target that a rule allows; NULL: it is not open yet. A target of the
- * archive's own host without a query is one of the own place, whose query it gets. Any thread. */
+ * archive's own host without a query gets that of the archive's url. Any thread. */
 static struct insitu__virtual_place *insitu__virtual_place_of(
     const struct insitu__virtual *v, const struct insitu__virtual_url *u, uint64_t rule) {
-  unsigned n = atomic_load_explicit(&v->n_place, memory_order_acquire);
-  for (unsigned i = 0; i < n; i++) {
+  unsigned n = atomic_load_explicit(&v->n_place, memory_order_acquire), own = 0;
+  if (v->rule[0].kind == INSITU__TEXT_URL_HTTP) own = 1;
+  for (unsigned i = own; i < n; i++) {
     struct insitu__virtual_place *p = v->place[i];
     if (p->kind != u->kind) continue;
     if (u->kind == INSITU__TEXT_URL_FILE) {
       if (p->rule == rule) return p;
-    } else if (!strcmp(p->root, u->root) && (!strcmp(p->query, u->query) || (!i && !u->query[0]))) {
+    } else if (!strcmp(p->root, u->root) &&
+               (!strcmp(p->query, u->query) || (i == own && !u->query[0]))) {
       return p;
     }
   }
@@ -23108,7 +23235,7 @@ static insitu_status insitu__virtual_place_add(struct insitu__virtual *v, const 
         "the archive's targets lie in more than INSITU__MAX_PLACES (256) buckets, hosts or "
         "queries; copy them to fewer",
         err);
-  struct insitu__virtual_place *p = insitu__virtual_place_new(u->kind, rule, u->root, u->query);
+  struct insitu__virtual_place *p = insitu__virtual_place_new(v, u->kind, rule, u->root, u->query);
   if (!p) return insitu__store_no_memory(err);
   insitu_status status = insitu__virtual_open_store(v, p, err);
   if (status < 0) {
@@ -23141,7 +23268,7 @@ static insitu_status insitu__virtual_check(const struct insitu__virtual *v, cons
   const char *cause = insitu__virtual_split(v, url, u, key);
   if (cause) return insitu__virtual_refuse("target", url, INSITU_E_FORMAT, cause, err);
 #ifndef INSITU_NO_CURL
-  if (u->kind == INSITU__TEXT_URL_HTTP && insitu__virtual_tells(u->root))
+  if (u->kind == INSITU__TEXT_URL_HTTP && insitu__names_judge(u->root) == INSITU__NAMES_TELLS)
     return insitu__virtual_refuse("target", url, INSITU_E_ARG,
         "it is a service that tells credentials of this machine: the archive is hostile, or its "
         "author's machine is",
@@ -23308,17 +23435,12 @@ static insitu_status insitu__virtual_own_rule(struct insitu__virtual *v,
   return insitu__virtual_rule_add(v, u->kind, u->root, local ? v->directory : "", err);
 }
 
-/* Opens the own place of a remote archive: the url's user and query count for all of it. */
-static insitu_status insitu__virtual_own_place(struct insitu__virtual *v,
-    const struct insitu__virtual_url *u, const char *given, insitu_error *err) {
-  struct insitu__virtual_place *p = insitu__virtual_place_new(u->kind, 0, u->root, u->query);
-  if (!p) return insitu__store_no_memory(err);
-  v->place[0] = p;
-  v->n_place = 1;
-  p->store.reactor = v->reactor;
-  if (u->kind == INSITU__TEXT_URL_FILE) return insitu__virtual_open_store(v, p, err);
-
 #ifndef INSITU_NO_CURL
+/* Opens a place on the archive's own host or in its bucket: the url's user and query count for all
+ * of it. */
+static insitu_status insitu__virtual_own_remote(struct insitu__virtual *v,
+    struct insitu__virtual_place *p, const struct insitu__virtual_url *u, const char *given,
+    insitu_error *err) {
   struct insitu__text_buffer url = {.secret = true};
   const char *from = strstr(given, "://") + 3;
   uint64_t n = strcspn(from, "/?#");
@@ -23332,10 +23454,30 @@ static insitu_status insitu__virtual_own_place(struct insitu__virtual *v,
         v, &p->store, u->kind - INSITU__TEXT_URL_HTTP, url.text, true, err);
   insitu__text_buffer_free(&url);
   return status;
-#else
-  (void)given;
-  return insitu__store_no_memory(err); /* insitu__virtual_split refuses remote urls before */
+}
 #endif
+
+/* Opens the archive's own place, and on a web server a second one for targets there. */
+static insitu_status insitu__virtual_own_place(struct insitu__virtual *v,
+    const struct insitu__virtual_url *u, const char *given, insitu_error *err) {
+  unsigned places = u->kind == INSITU__TEXT_URL_HTTP ? 2 : 1;
+  insitu_status status = INSITU_OK;
+  for (unsigned i = 0; i < places && !status; i++) {
+    struct insitu__virtual_place *p = insitu__virtual_place_new(v, u->kind, 0, u->root, u->query);
+    if (!p) return insitu__store_no_memory(err);
+    v->place[i] = p;
+    v->n_place = i + 1;
+    p->store.reactor = v->reactor;
+    if (u->kind == INSITU__TEXT_URL_FILE) return insitu__virtual_open_store(v, p, err);
+#ifndef INSITU_NO_CURL
+    status = insitu__virtual_own_remote(v, p, u, given, err);
+    if (i) insitu__virtual_guard(v, p);
+#else
+    (void)given;
+    return insitu__store_no_memory(err); /* insitu__virtual_split refuses remote urls before */
+#endif
+  }
+  return status;
 }
 
 /* Opens the pool of an archive, its own place, and the first remote place where there may be one.

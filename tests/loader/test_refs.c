@@ -2,7 +2,20 @@
  * gives; what is missing, has changed or may not be read is an error that says so; hostile files;
  * and memory that is missing at every place. */
 #include "server.h"
+#include <dlfcn.h>
+#include <netdb.h>
 #include <stdatomic.h>
+/* Names that end in .test have the address here. */
+static const char *names_address = "127.0.0.1";
+int getaddrinfo(
+    const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **list) {
+  int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+  *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+  if (!node || !strstr(node, ".test")) return real(node, service, hints, list);
+  struct addrinfo plain = *hints;
+  plain.ai_flags = AI_NUMERICHOST;
+  return real(names_address, service, &plain, list);
+}
 static atomic_long oom_left = -1; /* allocations until one fails; negative: none does */
 static void *oom_realloc(void *p, size_t n) {
   if (atomic_load(&oom_left) >= 0 && atomic_fetch_sub(&oom_left, 1) == 0) return NULL;
@@ -534,6 +547,92 @@ static void test_credentials(void **state) {
   }
 }
 
+/* A target's server may send a read on to where targets may lie, and nowhere else: no other host is
+ * asked then, and none that tells credentials in any case. What the user named may be anywhere. */
+static void test_redirects(void **state) {
+  char there[300], away[300], to[300];
+  const char *prefix[] = {away, there};
+  const struct {
+    const char *to; /* NULL: away */
+    uint64_t prefixes;
+    bool own, fine; /* own: the references are sent on, else the targets */
+    const char *says;
+  } cases[] = {{NULL, 0, false, false, "add 'http://127.0.0.1:"}, {NULL, 1, false, true, NULL},
+      {NULL, 0, true, true, NULL}, {there, 0, false, true, NULL},
+      {"http://169.254.169.254/latest", 1, false, false, "tells credentials"},
+      {"http://169.254.169.254/latest", 1, true, false, "tells credentials"},
+      {"http://x@[fd00:ec2::254]/latest", 1, false, false, "tells credentials"},
+      {"http://x@metadata.google.internal./", 1, false, false, "tells credentials"},
+      {"http://0x7f.1:1/x", 1, false, false, "may not lie there"},
+      {"http://u:secr3t@127.0.0.1:1/x?sig=secr3t", 1, false, false, "credentials stand in it"},
+      {"https://cdn.test/d/x?sig=secr3t", 0, false, false, "add 'https://cdn.test/d'"}};
+  (void)state;
+  make("moved", &kinds[2], 1);
+  snprintf(away, sizeof away, "%s", server_url(other, "moved/packs"));
+  snprintf(there, sizeof there, "%s", server_url(server, "moved/copy"));
+  refs_json(file_of("moved", "refs.json"), "packs", 0, 0);
+  snprintf(to, sizeof to, "%s/moved", support_dir);
+  assert_int_equal(chdir(to), 0);
+  assert_int_equal(symlink("packs", "copy"), 0);
+  assert_int_equal(chdir("/"), 0);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    server_reset(server);
+    server_reset(other);
+    snprintf(to, sizeof to, "%s", cases[i].to ? cases[i].to : away);
+    if (!cases[i].to || cases[i].to == there) strcat(to, "/pack0");
+    if (cases[i].own && !cases[i].to)
+      snprintf(to, sizeof to, "%s", server_url(other, "moved/refs.json"));
+    server_rule(server, (struct server_rule){.key = cases[i].own ? "*refs.json" : "*packs/pack0",
+                            .fault = SERVER_REDIRECT,
+                            .text = to});
+    insitu_option o[] = {{"bearer_token", "secr3t"}, {"allow_http", "true"}};
+    insitu_loader_desc d = desc_of(server_url(server, "moved/refs.json"), any_mode());
+    d.options = o;
+    d.n_options = 2;
+    d.virtual_prefixes = prefix;
+    d.n_virtual_prefixes = cases[i].prefixes;
+    if (cases[i].fine) read_all(&d, &kinds[2]);
+    else {
+      insitu_error err;
+      fails(&d, INSITU_E_ARG, cases[i].says);
+      first_error(&d, &err);
+      assert_non_null(strstr(err.message, "a redirect to 'http"));
+      assert_null(strstr(err.message, "secr3t"));
+      assert_int_equal(server_stats(other).requests, 0);
+    }
+    assert_true(server_seen(server, "secr3t") > 0);
+    assert_int_equal(server_seen(other, "secr3t"), 0);
+  }
+}
+/* The name of a target's server may be looked up to an address that no archive may ask: nothing is
+ * sent there. This machine is asked by such a name where a prefix names it. */
+static void test_addresses(void **state) {
+  static const struct {
+    const char *address, *says;
+  } cases[] = {{"169.254.169.254", "tells credentials"}, {"fd00:ec2::254", "tells credentials"},
+      {"::ffff:169.254.170.2", "tells credentials"}, {"127.0.0.1", "an address of this machine"},
+      {"::1", "an address of this machine"}, {"0.0.0.0", "an address of this machine"}};
+  char base[300];
+  const char *prefix[] = {base, "http://localhost"};
+  (void)state;
+  make("named", &kinds[2], 1);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    snprintf(base, sizeof base, "http://data%zu.test:%d/named/packs", i, server->port);
+    refs_json(file_of("named", "refs.json"), base, 0, 0);
+    names_address = cases[i].address;
+    insitu_loader_desc d = desc_of(file_of("named", "refs.json"), any_mode());
+    d.virtual_prefixes = prefix;
+    d.n_virtual_prefixes = 1;
+    server_reset(server);
+    fails(&d, INSITU_E_ARG, cases[i].says);
+    assert_int_equal(server_stats(server).requests, 0);
+    d.n_virtual_prefixes = 2;
+    if (i < 3) fails(&d, INSITU_E_ARG, cases[i].says);
+    else if (i == 3) read_all(&d, &kinds[2]);
+  }
+  names_address = "127.0.0.1";
+}
+
 /* ---- the cache on disk ---- */
 
 static void test_cache(void **state) {
@@ -687,7 +786,8 @@ int main(void) {
       cmocka_unit_test(test_changed_before), cmocka_unit_test(test_changed_meanwhile),
       cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes),
       cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
-      cmocka_unit_test(test_credentials), cmocka_unit_test(test_cache),
+      cmocka_unit_test(test_credentials), cmocka_unit_test(test_redirects),
+      cmocka_unit_test(test_addresses), cmocka_unit_test(test_cache),
       cmocka_unit_test(test_damaged), cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
