@@ -530,10 +530,11 @@
  *   too: what is found there is neither read nor decoded. It is a part of memory_budget, shared by
  *   all iterators of the loader; no more is taken than all chunks of the variables need. The order
  *   of the epochs to come is known, so that the chunk goes that is used last: nearly no cache of
- *   the same size finds more. insitu_plan.hit_rate tells what share of its chunks an epoch finds
- *   once the cache is full: from the second epoch on, with several ranks a few epochs later. It is
- *   the share with INSITU_SCATTER; with INSITU_GATHER the kept chunks already answer repeats within
- *   a window, so that fewer uses come to the cache, and a lower share of them is found.
+ *   the same size finds more. insitu_plan.hit_rate tells what share of its chunks a run of six epochs
+ *   finds, the first left out, and late_hit_rate what later epochs find: with several ranks a rank
+ *   is shown chunks in the first epochs that it has not read before. They are the shares with
+ *   INSITU_SCATTER; with INSITU_GATHER the kept chunks already answer repeats within a window, so
+ *   that fewer uses come to the cache, and a lower share of them is found.
  *   insitu_stats counts cache_hits and cache_misses. Order, values and states are those without a
  *   cache. Give it room for many times max_inflight chunks. A chunk that is kept is decoded whole,
  *   also where batches show a part of it. Not kept are absent and damaged chunks, and arrays with a
@@ -2029,11 +2030,15 @@ typedef struct insitu_plan {
   /* of the whole loader: indexes of shards, values of coordinates (desc.coordinates), and what of
    * cache_memory is used */
   uint64_t cache_bytes;
-  /* expected: share of the chunk uses of an epoch that cache_memory answers, from the second epoch
-   * on, for this iterator alone and with INSITU_SCATTER; with INSITU_GATHER, whose kept chunks
+  /* expected: share of the chunk uses that cache_memory answers in epochs 1 to 5 of a run from
+   * epoch 0, for this iterator alone and with INSITU_SCATTER; with INSITU_GATHER, whose kept chunks
    * answer repeats within a window, a lower share is found. insitu_stats counts cache_hits and
    * cache_misses */
   double hit_rate;
+  /* the same of later epochs, from number 3 * world on, or from the 32nd with more than 10 ranks: a
+   * rank then has seen nearly all chunks, and finds more. Of one rank nearly the same as hit_rate
+   */
+  double late_hit_rate;
   /* expected: share of an epoch's different chunks that cache_dir has once it is full, where it
    * keeps them decoded, with nothing else in it and, of several ranks, all of them sharing it; 0:
    * they are kept as they are stored, whose length only reading tells */
@@ -40701,8 +40706,10 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
 /* Epochs ahead in which the next use is looked for: 2, or with more ranks 3 times their number, up
  * to MOST. A rank shows a chunk again in the next epoch with the chance 1 / world. */
 #define INSITU__DECODED_LATER_MOST 32
+/* Epochs of the run that insitu_plan.hit_rate speaks for, and epochs that late_hit_rate looks at. */
+#define INSITU__DECODED_RUN 6
 /* Uses that insitu__decoded_expect looks at, of chunks that are drawn evenly. */
-#define INSITU__DECODED_SAMPLE (1u << 17)
+#define INSITU__DECODED_SAMPLE (1u << 18)
 
 /* Room for a chunk. */
 struct insitu__decoded_entry {
@@ -41151,7 +41158,9 @@ static int insitu__decoded_by_time(const void *x, const void *y) {
 struct insitu__decoded_trial {
   struct insitu__decoded_event *event;
   uint64_t n, most;
-  double hits, uses; /* in the epochs that count */
+  uint64_t later, from; /* epochs that the loader looks ahead; the first of the late ones */
+  /* hits and uses: in the epochs of a usual run, and in late ones */
+  double hits[2], uses[2];
 };
 
 /* The uses of every step-th chunk in epochs [0, c->n). False: there are more than t->most. */
@@ -41172,10 +41181,24 @@ static bool insitu__decoded_trial_uses(struct insitu__decoded_trial *t,
             .at = epoch * rows + uses.use[i].at, .next = INSITU__DECODED_NEVER, .chunk = chunk};
     }
     qsort(t->event + first, t->n - first, sizeof *t->event, insitu__decoded_by_time);
-    for (uint64_t i = first; i + 1 < t->n; i++) t->event[i].next = t->event[i + 1].at;
+    for (uint64_t i = first; i + 1 < t->n; i++)
+      if (t->event[i + 1].at / rows - t->event[i].at / rows <= t->later)
+        t->event[i].next = t->event[i + 1].at;
   }
   qsort(t->event, t->n, sizeof *t->event, insitu__decoded_by_time);
   return true;
+}
+
+/* So many fields of a chunk were used in an epoch. */
+static void insitu__decoded_trial_count(
+    struct insitu__decoded_trial *t, uint64_t epoch, double fields, bool found) {
+  bool counts[2] = {
+      epoch && epoch < INSITU__DECODED_RUN, epoch - t->from < INSITU__DECODED_RUN};
+
+  for (int late = 0; late < 2; late++) {
+    t->uses[late] += counts[late] ? fields : 0;
+    t->hits[late] += counts[late] && found ? fields : 0;
+  }
 }
 
 /* Tries the cache with the chunks of one array; n: chunks of it that it holds, of `fields` fields
@@ -41186,7 +41209,7 @@ static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu
   uint64_t each = c->n * INSITU__DECODED_USES; /* of one chunk at most, and mostly much less */
   uint64_t some = INSITU__DECODED_SAMPLE / 4 * p->layout.world; /* each shows its part of them */
   uint64_t step = insitu__base_ceil_div(insitu__base_min(a->chunks, UINT64_MAX >> 6) * c->n, some);
-  uint64_t rows = c->order[0].batches * p->layout.batch, from = rows, to = rows * (c->n - 1);
+  uint64_t rows = c->order[0].batches * p->layout.batch;
   struct insitu__decoded_pool pool = {.n = 0};
 
   t->most = insitu__base_min(INSITU__DECODED_SAMPLE, insitu__base_ceil_div(a->chunks, step) * each);
@@ -41197,12 +41220,11 @@ static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu
   ok = ok && insitu__decoded_pool_init(&pool, (uint32_t)room, 0);
   for (uint64_t k = 0; ok && k < t->n; k++) {
     const struct insitu__decoded_event *event = &t->event[k];
-    bool found, counts = event->at >= from && event->at < to;
+    bool found;
     struct insitu__decoded_entry *entry =
         insitu__decoded_touch(&pool, event->chunk, 0, NULL, event->next, &found);
     if (entry) insitu__decoded_leave(&pool, entry, !found, true);
-    t->uses += counts ? (double)(fields * step) : 0;
-    t->hits += counts && found ? (double)(fields * step) : 0;
+    insitu__decoded_trial_count(t, event->at / rows, (double)(fields * step), found);
   }
 
   insitu__decoded_pool_free(&pool);
@@ -41210,19 +41232,20 @@ static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu
   return ok;
 }
 
-/* The share of the chunks that epochs behind the first find in the cache: tried with all chunks, or
- * with some of them and as much less room. n: chunks of each array that it holds. */
-static insitu_status insitu__decoded_expect(
-    const struct insitu__plan *p, const uint64_t *n, double *rate, insitu_error *err) {
+/* The share of the chunks that a run finds in the cache, see insitu_plan.hit_rate, and that late
+ * epochs find: tried with all chunks, or with some of them and as much less room. Behind the epochs
+ * that count there are as many as a loader looks ahead. n: chunks of each array that it holds. */
+static insitu_status insitu__decoded_expect(const struct insitu__plan *p, const uint64_t *n,
+    double *rate, double *late_rate, insitu_error *err) {
   const struct insitu__geometry *g = p->geometry;
   struct insitu__decoded_clock c;
-  struct insitu__decoded_trial t = {.n = 0};
-  uint64_t *fields = insitu__plan_fields(g);
+  uint64_t later = insitu__decoded_later(p), *fields = insitu__plan_fields(g);
+  struct insitu__decoded_trial t = {.later = later, .from = later};
   insitu_status status =
-      insitu__decoded_clock_init(&c, p, insitu__decoded_later(p) + 3, UINT64_MAX, err);
+      insitu__decoded_clock_init(&c, p, INSITU__DECODED_RUN + 2 * later, UINT64_MAX, err);
   bool ok = fields != NULL;
 
-  *rate = 0;
+  *rate = *late_rate = 0;
   for (uint64_t i = 0; !status && ok && i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     if (!a->n_patch) {
@@ -41230,11 +41253,12 @@ static insitu_status insitu__decoded_expect(
       continue;
     }
     double chunks = (double)a->n_fields * (double)a->chunks;
-    t.uses += chunks;
-    t.hits += (double)n[i];
+    for (int late = 0; late < 2; late++) t.uses[late] += chunks;
+    for (int late = 0; late < 2; late++) t.hits[late] += (double)n[i];
   }
 
-  if (t.uses > 0) *rate = t.hits / t.uses;
+  if (t.uses[0] > 0) *rate = t.hits[0] / t.uses[0];
+  if (t.uses[1] > 0) *late_rate = t.hits[1] / t.uses[1];
   insitu__decoded_clock_free(&c);
   insitu__mem_free(fields);
   if (status || ok) return status;
@@ -54989,7 +55013,8 @@ static const struct insitu__text_field insitu__describe_plan[] = {
     INSITU__DESCRIBE_PLAN(device_bytes, U64), INSITU__DESCRIBE_PLAN(table_bytes, U64),
     INSITU__DESCRIBE_PLAN(fixed_bytes, U64), INSITU__DESCRIBE_PLAN(inflight_bytes, U64),
     INSITU__DESCRIBE_PLAN(cache_bytes, U64), INSITU__DESCRIBE_PLAN(hit_rate, DOUBLE),
-    INSITU__DESCRIBE_PLAN(disk_hit_rate, DOUBLE), INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
+    INSITU__DESCRIBE_PLAN(late_hit_rate, DOUBLE), INSITU__DESCRIBE_PLAN(disk_hit_rate, DOUBLE),
+    INSITU__DESCRIBE_PLAN(variance_ratio, DOUBLE)};
 
 /* What takes part of the draw space: how many samples or, where desc.axes says it, how many indexes
  * of each axis, such as "init 1000 x lead 40". */
@@ -55473,7 +55498,8 @@ INSITU_DEF insitu_status insitu_loader_plan(
   if (status) return status;
   out->decode_amplification = insitu__public_decode_amplification(ld, &p, out->amplification);
   if (ld->footprint.decoded)
-    status = insitu__decoded_expect(&p, ld->footprint.decoded, &out->hit_rate, err);
+    status = insitu__decoded_expect(
+        &p, ld->footprint.decoded, &out->hit_rate, &out->late_hit_rate, err);
   if (!status) status = insitu__public_disk_rate(ld, &p, out->distinct, &out->disk_hit_rate, err);
   if (status) return status;
   out->assembly = choice.gather ? INSITU_GATHER : INSITU_SCATTER;

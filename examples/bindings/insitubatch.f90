@@ -375,6 +375,7 @@ module insitubatch
     integer(c_int64_t) :: inflight_bytes = 0
     integer(c_int64_t) :: cache_bytes = 0
     real(c_double) :: hit_rate = 0
+    real(c_double) :: late_hit_rate = 0
     real(c_double) :: disk_hit_rate = 0
     real(c_double) :: variance_ratio = 0
   end type

@@ -367,6 +367,7 @@ struct insitu_plan
     inflight_bytes::UInt64
     cache_bytes::UInt64
     hit_rate::Float64
+    late_hit_rate::Float64
     disk_hit_rate::Float64
     variance_ratio::Float64
 end

@@ -527,6 +527,7 @@ pub struct insitu_plan {
     pub inflight_bytes: u64,
     pub cache_bytes: u64,
     pub hit_rate: f64,
+    pub late_hit_rate: f64,
     pub disk_hit_rate: f64,
     pub variance_ratio: f64,
 }
