@@ -530,11 +530,11 @@
  *   too: what is found there is neither read nor decoded. It is a part of memory_budget, shared by
  *   all iterators of the loader; no more is taken than all chunks of the variables need. The order
  *   of the epochs to come is known, so that the chunk goes that is used last: nearly no cache of
- *   the same size finds more. insitu_plan.hit_rate tells what share of its chunks a run of six epochs
- *   finds, the first left out, and late_hit_rate what later epochs find: with several ranks a rank
- *   is shown chunks in the first epochs that it has not read before. They are the shares with
- *   INSITU_SCATTER; with INSITU_GATHER the kept chunks already answer repeats within a window, so
- *   that fewer uses come to the cache, and a lower share of them is found.
+ *   the same size finds more. insitu_plan.hit_rate tells what share of its chunks a run of six
+ *   epochs finds, the first left out, and late_hit_rate what later epochs find: with several ranks
+ *   a rank is shown chunks in the first epochs that it has not read before. They are the shares
+ *   with INSITU_SCATTER; with INSITU_GATHER the kept chunks already answer repeats within a window,
+ *   so that fewer uses come to the cache, and a lower share of them is found.
  *   insitu_stats counts cache_hits and cache_misses. Order, values and states are those without a
  *   cache. Give it room for many times max_inflight chunks. A chunk that is kept is decoded whole,
  *   also where batches show a part of it. Not kept are absent and damaged chunks, and arrays with a
@@ -40706,7 +40706,7 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
 /* Epochs ahead in which the next use is looked for: 2, or with more ranks 3 times their number, up
  * to MOST. A rank shows a chunk again in the next epoch with the chance 1 / world. */
 #define INSITU__DECODED_LATER_MOST 32
-/* Epochs of the run that insitu_plan.hit_rate speaks for, and epochs that late_hit_rate looks at. */
+/* Epochs of the run that insitu_plan.hit_rate speaks for; so many late_hit_rate looks at. */
 #define INSITU__DECODED_RUN 6
 /* Uses that insitu__decoded_expect looks at, of chunks that are drawn evenly. */
 #define INSITU__DECODED_SAMPLE (1u << 18)
@@ -41192,8 +41192,7 @@ static bool insitu__decoded_trial_uses(struct insitu__decoded_trial *t,
 /* So many fields of a chunk were used in an epoch. */
 static void insitu__decoded_trial_count(
     struct insitu__decoded_trial *t, uint64_t epoch, double fields, bool found) {
-  bool counts[2] = {
-      epoch && epoch < INSITU__DECODED_RUN, epoch - t->from < INSITU__DECODED_RUN};
+  bool counts[2] = {epoch && epoch < INSITU__DECODED_RUN, epoch - t->from < INSITU__DECODED_RUN};
 
   for (int late = 0; late < 2; late++) {
     t->uses[late] += counts[late] ? fields : 0;
@@ -55498,8 +55497,8 @@ INSITU_DEF insitu_status insitu_loader_plan(
   if (status) return status;
   out->decode_amplification = insitu__public_decode_amplification(ld, &p, out->amplification);
   if (ld->footprint.decoded)
-    status = insitu__decoded_expect(
-        &p, ld->footprint.decoded, &out->hit_rate, &out->late_hit_rate, err);
+    status =
+        insitu__decoded_expect(&p, ld->footprint.decoded, &out->hit_rate, &out->late_hit_rate, err);
   if (!status) status = insitu__public_disk_rate(ld, &p, out->distinct, &out->disk_hit_rate, err);
   if (status) return status;
   out->assembly = choice.gather ? INSITU_GATHER : INSITU_SCATTER;

@@ -210,7 +210,7 @@ struct world_case {
   uint64_t samples, rows, block; /* of a chunk, chunks of the windows of all ranks */
   int64_t offset;
   int32_t world;
-  double share; /* of the chunks that fit */
+  double share;    /* of the chunks that fit */
   uint64_t window; /* chunks of a lane's window; the first is shorter (model/order.py) */
 };
 
@@ -350,8 +350,7 @@ static void beside_optimum(struct world_case *c) {
 
 static void optima(void **state) {
   (void)state;
-  struct world_case cases[] = {
-      {.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 0.1},
+  struct world_case cases[] = {{.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 0.1},
       {.samples = 1600, .rows = 1, .block = 16, .world = 1, .share = 0.4},
       {.samples = 1600, .rows = 1, .block = 400, .world = 1, .share = 0.8},
       {.samples = 3200, .rows = 4, .block = 8, .offset = 1, .world = 1, .share = 0.2},

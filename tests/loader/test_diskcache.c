@@ -101,8 +101,8 @@ static uint64_t epochs_of(insitu_loader *ld, int epochs) {
   insitu_iter_close(&it);
   return h;
 }
-/* Statistics once cache_dir kept a chunk, found one, or could not keep one, which happens behind the
- * batches; after ten seconds without any of these, as they are. */
+/* Statistics once cache_dir kept a chunk, found one, or could not keep one, which happens behind
+ * the batches; after ten seconds without any of these, as they are. */
 static insitu_stats disk_stats_of(const insitu_loader *ld) {
   insitu_stats st = stats_of(ld);
   for (int i = 0; i < 1000 && !(st.disk_written + st.disk_hits + st.disk_unkept); i++) {
