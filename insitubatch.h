@@ -18435,8 +18435,8 @@ struct insitu__store_ops {
   /* Of an extent that may lack, and whose base store has no such object: whether all is there that
    * it should lie beside, so that it is absent, and not lost. INSITU_OK: it is absent. NULL: no
    * extent may lack. */
-  insitu_status (*lacks_await)(
-      struct insitu__store *s, const struct insitu__store_extent *x, insitu_error *err);
+  insitu_status (*lacks_await)(struct insitu__store *s, const struct insitu__store_extent *x,
+      const struct insitu__store_tag *tag, insitu_error *err);
   /* Reads n bytes at `offset` of a packed object. NULL: the store has none. */
   insitu_status (*unpack_await)(struct insitu__store *s, const struct insitu__store_extent *x,
       struct insitu__store_tag *tag, uint64_t offset, struct iovec *iov, uint64_t n,
@@ -18460,7 +18460,8 @@ struct insitu__store_ops {
   bool remote; /* reads drop what a buffer would get whose base is NULL */
   /* Lets at least n requests be in flight. NULL: asking for many objects at once gains nothing. */
   void (*widen)(struct insitu__store *s, uint64_t n);
-  /* See the functions of these names. NULL: nothing to do, and no memory taken. */
+  /* See the functions of these names. NULL: nothing to do, and no memory taken. A resolving store
+   * has give_up, too, if its reads wait for each other. */
   void (*give_up)(struct insitu__store *s, bool all);
   void (*away)(struct insitu__store *s, int64_t ns);
   uint64_t (*expect)(struct insitu__store *s, uint64_t reads, bool tuned);
@@ -18774,7 +18775,7 @@ static insitu_status insitu__store_extent_await(struct insitu__store *s, const c
     status = insitu__store_part_await(s, &x, tag, offset, iov, n_iov, got, &cause);
     if (status == INSITU_E_NOTFOUND && x.may_lack) {
       insitu__error_clear(&cause);
-      status = s->ops->lacks_await(s, &x, &cause);
+      status = s->ops->lacks_await(s, &x, tag, &cause);
       if (!status) return insitu__store_failed(s, key, ENOENT, err);
     }
     return status < 0 ? insitu__store_extent_failed(s, key, &cause, err) : INSITU_OK;
@@ -18894,8 +18895,24 @@ static uint64_t insitu__store_read_bytes(const struct insitu__store *s) {
 /* Reads that wait for a server in vain look at their tag's give_up again. all: every read that
  * waits for one, now or later, ends soon and without its bytes. Reactor thread. */
 static void insitu__store_give_up(struct insitu__store *s, bool all) {
-  s = insitu__store_base(s);
-  if (s->ops->give_up) s->ops->give_up(s, all);
+  for (; s; s = s->base)
+    if (s->ops->give_up) s->ops->give_up(s, all);
+}
+
+/* Whether nobody waits for a read any more; the error of one that ends for that. */
+static bool insitu__store_given_up(const struct insitu__store_tag *tag) {
+  return tag && tag->give_up && *tag->give_up;
+}
+
+static insitu_status insitu__store_vain(insitu_error *err) {
+  return insitu__error_set(
+      err, INSITU_E_IO, "given up: the iterator or the loader is being closed");
+}
+
+/* Lets those who wait at a gate look at their tags, and wait on. */
+static void insitu__store_stir(struct insitu__reactor_gate *gate) {
+  insitu__reactor_gate_open(gate);
+  insitu__reactor_gate_expect(gate, 1);
 }
 
 /* In inline mode: nobody has driven the reactor for so many nanoseconds, which is no fault of a
@@ -24828,8 +24845,8 @@ static struct insitu__refstore *insitu__refstore_of(const struct insitu__store *
 /* Reads n bytes of the file, or as many as there are. All reads are of the version that the first
  * one found. */
 static insitu_status insitu__refstore_read_await(struct insitu__refstore *r, uint64_t at, void *to,
-    uint64_t n, uint64_t *got, insitu_error *err) {
-  struct insitu__store_tag tag = {.size = UINT64_MAX, .pinnable = true};
+    uint64_t n, const bool *give_up, uint64_t *got, insitu_error *err) {
+  struct insitu__store_tag tag = {.size = UINT64_MAX, .give_up = give_up, .pinnable = true};
   struct iovec iov = {to, n};
   if (insitu__http_version_guards(&r->first.version)) tag.pin = &r->first;
   insitu_status status =
@@ -24839,10 +24856,10 @@ static insitu_status insitu__refstore_read_await(struct insitu__refstore *r, uin
 }
 
 /* Reads exactly n bytes of the file. */
-static insitu_status insitu__refstore_exactly_await(
-    struct insitu__refstore *r, uint64_t at, void *to, uint64_t n, insitu_error *err) {
+static insitu_status insitu__refstore_exactly_await(struct insitu__refstore *r, uint64_t at,
+    void *to, uint64_t n, const bool *give_up, insitu_error *err) {
   uint64_t got;
-  insitu_status status = insitu__refstore_read_await(r, at, to, n, &got, err);
+  insitu_status status = insitu__refstore_read_await(r, at, to, n, give_up, &got, err);
   if (status < 0 || got == n) return status;
   return insitu__error_set(err, INSITU_E_CORRUPT, "it ends early; " INSITU__REFSTORE_BAD);
 }
@@ -24958,7 +24975,7 @@ static insitu_status insitu__refstore_json_await(struct insitu__store *s,
       if (!larger) return insitu__refs_no_memory(err);
       *buf = larger;
     }
-    insitu_status status = insitu__refstore_read_await(r, at, *buf + have, want, &got, err);
+    insitu_status status = insitu__refstore_read_await(r, at, *buf + have, want, NULL, &got, err);
     if (status < 0) return status;
     at += got;
     have += got;
@@ -25278,7 +25295,7 @@ static insitu_status insitu__refstore_flat_await(
     if (!part[i]) status = insitu__refs_no_memory(err);
     else if (n[i])
       status = insitu__refstore_exactly_await(
-          r, insitu__base_load64(head + 32 + 16 * i), part[i], n[i], err);
+          r, insitu__base_load64(head + 32 + 16 * i), part[i], n[i], NULL, err);
   }
   x.objects = part[0];
   x.targets = part[1];
@@ -25362,20 +25379,24 @@ static bool insitu__refstore_is_loading(
   return page && page->at == at && page->n == n;
 }
 
-/* Looks an entry up, and reads its page if it is not here. */
+/* Looks an entry up, and reads its page if it is not here. Where a pass that ends gives a page up,
+ * another that waits for it reads it. */
 static insitu_status insitu__refstore_entry_await(struct insitu__store *s,
-    const struct insitu__refs_hit *hit, struct insitu__refs_entry *entry, insitu_error *err) {
+    const struct insitu__refs_hit *hit, const struct insitu__store_tag *tag,
+    struct insitu__refs_entry *entry, insitu_error *err) {
   struct insitu__refstore *r = insitu__refstore_of(s);
   uint64_t n, inside, at = insitu__refstore_page_of(hit, &n, &inside);
   while (!insitu__refstore_entry_now(r, hit, entry)) {
     struct insitu__refstore_page *other = insitu__refstore_page_loading(r, at, n), *page = NULL;
     if (!insitu__refstore_is_loading(other, at, n)) page = insitu__refstore_page_get(r, at, n);
     if (!page) {
+      if (insitu__store_given_up(tag)) return insitu__store_vain(err);
       insitu__reactor_gate_await(s->reactor, &other->loaded);
       continue;
     }
 
-    insitu_status status = insitu__refstore_exactly_await(r, at, page->bytes, n, err);
+    insitu_status status =
+        insitu__refstore_exactly_await(r, at, page->bytes, n, tag ? tag->give_up : NULL, err);
     pthread_mutex_lock(&r->lock);
     if (status < 0) page->n = 0;
     else *entry = insitu__refstore_load(page->bytes + inside);
@@ -25386,6 +25407,14 @@ static insitu_status insitu__refstore_entry_await(struct insitu__store *s,
     return status;
   }
   return INSITU_OK;
+}
+
+/* Those who wait for a page look whether they are given up. See struct insitu__store_ops. */
+static void insitu__refstore_give_up(struct insitu__store *s, bool all) {
+  struct insitu__refstore *r = insitu__refstore_of(s);
+  (void)all;
+  for (int i = 0; i < INSITU__REFSTORE_PAGES; i++)
+    if (r->page[i].loading) insitu__store_stir(&r->page[i].loaded);
 }
 
 /* -- resolving -- */
@@ -25426,8 +25455,8 @@ static insitu_status insitu__refstore_part(const struct insitu__refs *r,
 /* Sees to it that the archive of a piece is there. Its metadata are in the index, so that nothing
  * else is read of it than chunks: an archive that was moved would look like one without any. See
  * struct insitu__store_ops. */
-static insitu_status insitu__refstore_lacks_await(
-    struct insitu__store *s, const struct insitu__store_extent *x, insitu_error *err) {
+static insitu_status insitu__refstore_lacks_await(struct insitu__store *s,
+    const struct insitu__store_extent *x, const struct insitu__store_tag *tag, insitu_error *err) {
   /* of the array, in either format, or of all of the archive */
   static const char *const names[] = {".zarray", "zarr.json", ".zmetadata"};
   struct insitu__refs_piece *p = (struct insitu__refs_piece *)x->member;
@@ -25443,7 +25472,8 @@ static insitu_status insitu__refstore_lacks_await(
     int length =
         snprintf(key, sizeof key, "%.*s%s%s", (int)n, prefix, slash, names[i < 2 ? i : 4 - i]);
     if (length < 0 || length >= INSITU__MAX_KEY) continue;
-    insitu_status status = insitu__store_fetch_await(x->base, key, 0, &iov, 1, NULL, &got, &cause);
+    struct insitu__store_tag of = {.size = UINT64_MAX, .give_up = tag ? tag->give_up : NULL};
+    insitu_status status = insitu__store_fetch_await(x->base, key, 0, &iov, 1, &of, &got, &cause);
     if (!status) p->there = true;
     else if (status != INSITU_E_NOTFOUND) {
       insitu__error_copy(err, &cause);
@@ -25508,7 +25538,7 @@ static insitu_status insitu__refstore_resolve_await(struct insitu__store *s, con
   struct insitu__refstore *r = insitu__refstore_of(s);
   struct insitu__refs_hit hit;
   struct insitu__refs_entry entry;
-  (void)offset, (void)room, (void)tag;
+  (void)offset, (void)room;
   if (!insitu__refs_look_up(&r->refs, key, &hit)) return INSITU_E_NOTFOUND;
   if (hit.object) {
     insitu__refstore_object(hit.object, x);
@@ -25518,7 +25548,7 @@ static insitu_status insitu__refstore_resolve_await(struct insitu__store *s, con
   if (hit.table->kind == INSITU__REFS_PIECES) status = insitu__refstore_part(&r->refs, &hit, x);
   else {
     if (hit.table->kind != INSITU__REFS_FILE) entry = insitu__refstore_entry(&hit);
-    else status = insitu__refstore_entry_await(s, &hit, &entry, err);
+    else status = insitu__refstore_entry_await(s, &hit, tag, &entry, err);
     if (!status) status = insitu__refstore_extent(r, entry, x);
   }
   if (status == INSITU_E_CORRUPT && (!err || err->status >= 0))
@@ -25620,7 +25650,7 @@ static insitu_status insitu__refstore_index_await(struct insitu__store *s, insit
   insitu__refs_init(&r->refs);
   char *buf = insitu__mem_realloc(NULL, cap);
   if (!buf) return insitu__store_no_memory(err);
-  insitu_status status = insitu__refstore_read_await(r, 0, buf, cap, &have, &cause);
+  insitu_status status = insitu__refstore_read_await(r, 0, buf, cap, NULL, &have, &cause);
   if (status < 0) {
     insitu__error_copy(err, &cause); /* it says all that there is to say */
     insitu__mem_free(buf);
@@ -25645,6 +25675,7 @@ static const struct insitu__store_ops insitu__refstore_ops = {
     .verify = insitu__virtual_verify,
     .container = "the references are of another version of it, or damaged: write them again",
     .index_await = insitu__refstore_index_await,
+    .give_up = insitu__refstore_give_up,
 };
 
 /* Whether a local file is one of references, by its first bytes. Anything that cannot be read is
@@ -27065,6 +27096,8 @@ static struct insitu__ice_entry *insitu__ice_covers(
 /* Manifests that are read side by side, and decoded: each takes its bytes several times over. */
 #define INSITU__ICECHUNK_READS 32
 #define INSITU__ICECHUNK_PARSES 4
+/* Bytes of a repository's config.yaml, at most. */
+#define INSITU__ICECHUNK_CONFIG (1u << 20)
 /* Bytes of tables that are kept where nobody has said how many. */
 #define INSITU__ICECHUNK_KEEP (64u << 20)
 
@@ -27185,15 +27218,29 @@ static void insitu__icechunk_settle(struct insitu__icechunk *ic, uint64_t bytes,
   pthread_mutex_unlock(&ic->lock);
 }
 
-/* Waits until some read or parse of a manifest has ended. */
-static void insitu__icechunk_room_await(struct insitu__store *s, struct insitu__icechunk *ic) {
-  insitu__reactor_gate_await(s->reactor, &ic->room);
+/* Waits until some read or parse of a manifest has ended; false: nobody waits for this one any
+ * more. */
+static bool insitu__icechunk_room_await(
+    struct insitu__store *s, const struct insitu__store_tag *tag) {
+  struct insitu__icechunk *ic = s->own;
+  if (!insitu__store_given_up(tag)) insitu__reactor_gate_await(s->reactor, &ic->room);
+  return !insitu__store_given_up(tag);
 }
 
 /* A read or a parse has ended. */
 static void insitu__icechunk_room_made(struct insitu__icechunk *ic) {
-  insitu__reactor_gate_open(&ic->room);
-  insitu__reactor_gate_expect(&ic->room, 1); /* those who waited are on their way */
+  insitu__store_stir(&ic->room); /* those who waited are on their way */
+}
+
+/* Those who wait for a manifest or for room look whether they are given up. See struct
+ * insitu__store_ops. */
+static void insitu__icechunk_give_up(struct insitu__store *s, bool all) {
+  struct insitu__icechunk *ic = s->own;
+  (void)all;
+  insitu__store_stir(&ic->room);
+  if (ic->containers == INSITU__ICECHUNK_ASKED) insitu__store_stir(&ic->told);
+  for (uint64_t i = 0; i < ic->tree.n_entries; i++)
+    if (ic->tree.entry[i].load) insitu__store_stir(&ic->tree.entry[i].load->done);
 }
 
 /* Lives on its coroutine's stack; the worker owns it during the call. */
@@ -27220,7 +27267,8 @@ static void insitu__icechunk_parse_job(void *arg, unsigned worker) {
 
 /* Makes the table of a manifest's file of n bytes. */
 static insitu_status insitu__icechunk_parse_await(struct insitu__store *s,
-    struct insitu__ice_entry *e, const unsigned char *file, uint64_t n, insitu_error *err) {
+    struct insitu__ice_entry *e, const struct insitu__store_tag *tag, const unsigned char *file,
+    uint64_t n, insitu_error *err) {
   struct insitu__icechunk *ic = s->own;
   struct insitu__icechunk_parse job = {.err = err, .room = ic->limit};
   insitu_status status = insitu__ice_head(file, n, INSITU__ICE_MANIFEST, &job.packed, err);
@@ -27239,11 +27287,12 @@ static insitu_status insitu__icechunk_parse_await(struct insitu__store *s,
         job.bound, ic->limit, 8 * job.bound);
 
   while (ic->parses == INSITU__ICECHUNK_PARSES || !insitu__icechunk_take(ic, job.bound)) {
-    if (!ic->parses) { /* pinned tables have the rest: they are read from, and soon are not */
+    if (!ic->parses && !insitu__store_given_up(tag)) {
+      /* pinned tables have the rest: they are read from, and soon are not */
       insitu__reactor_yield_await(s->reactor);
       continue;
     }
-    insitu__icechunk_room_await(s, ic);
+    if (!insitu__icechunk_room_await(s, tag)) return insitu__store_vain(err);
   }
   ic->parses++;
   insitu__reactor_work_await(s->reactor, insitu__icechunk_parse_job, &job);
@@ -27296,7 +27345,8 @@ static insitu_status insitu__icechunk_manifest_await(struct insitu__store *s,
   struct insitu__icechunk *ic = s->own;
   insitu_error cause;
   insitu_status status = INSITU_OK;
-  while (ic->reads == INSITU__ICECHUNK_READS) insitu__icechunk_room_await(s, ic);
+  while (ic->reads == INSITU__ICECHUNK_READS)
+    if (!insitu__icechunk_room_await(s, of)) return insitu__store_vain(err);
   ic->reads++;
   for (bool anew = of && of->anew, again = true; again; anew = true) {
     struct insitu__store_tag tag = {
@@ -27305,7 +27355,8 @@ static insitu_status insitu__icechunk_manifest_await(struct insitu__store *s,
     insitu__error_clear(&cause);
     status = insitu__icechunk_fetch_await(s, e, &tag, &text, &cause);
     if (!status)
-      status = insitu__icechunk_parse_await(s, e, (const unsigned char *)text, e->bytes, &cause);
+      status =
+          insitu__icechunk_parse_await(s, e, of, (const unsigned char *)text, e->bytes, &cause);
     insitu__mem_free(text);
     again = status == INSITU_E_CORRUPT && tag.cached && !anew;
   }
@@ -27324,13 +27375,17 @@ static insitu_status insitu__icechunk_manifest_await(struct insitu__store *s,
 static insitu_status insitu__icechunk_need_await(struct insitu__store *s,
     struct insitu__ice_entry *e, const struct insitu__store_tag *tag, insitu_error *err) {
   struct insitu__icechunk *ic = s->own;
-  const bool *stop = tag ? tag->give_up : NULL;
   while (!insitu__icechunk_pin(ic, e)) {
     struct insitu__ice_load *load = e->load;
     bool waits = load;
     if (load) {
       load->users++;
-      insitu__reactor_gate_await(s->reactor, &load->done);
+      while (e->load == load && !insitu__store_given_up(tag))
+        insitu__reactor_gate_await(s->reactor, &load->done);
+      if (e->load == load) { /* its reader is a user, too */
+        load->users--;
+        return insitu__store_vain(err);
+      }
     } else {
       load = insitu__mem_alloc(1, sizeof *load);
       if (!load) return insitu__ice_no_memory(err);
@@ -27338,13 +27393,13 @@ static insitu_status insitu__icechunk_need_await(struct insitu__store *s,
       load->users = 1;
       e->load = load;
       load->status = insitu__icechunk_manifest_await(s, e, tag, &load->error);
-      load->given_up = stop && *stop;
+      load->given_up = insitu__store_given_up(tag);
       e->load = NULL;
       insitu__reactor_gate_open(&load->done);
     }
 
     insitu_status status = load->status;
-    if (status < 0 && waits && load->given_up && !(stop && *stop)) status = INSITU_OK;
+    if (status < 0 && waits && load->given_up && !insitu__store_given_up(tag)) status = INSITU_OK;
     if (status < 0) insitu__error_copy(err, &load->error);
     if (!--load->users) insitu__mem_free(load);
     if (status < 0) return status;
@@ -27465,11 +27520,32 @@ static insitu_status insitu__icechunk_place(struct insitu__store *s,
   return status;
 }
 
+/* Reads the configuration into *text, which is the caller's. */
+static insitu_status insitu__icechunk_yaml_await(struct insitu__store *s,
+    const struct insitu__store_tag *of, char **text, uint64_t *n, insitu_error *err) {
+  struct insitu__icechunk *ic = s->own;
+  struct insitu__store_tag tag = {
+      .size = UINT64_MAX, .give_up = of ? of->give_up : NULL, .whole = true};
+  *text = insitu__mem_realloc(NULL, INSITU__ICECHUNK_CONFIG + 1);
+  if (!*text) return insitu__ice_no_memory(err);
+  struct iovec iov = {*text, INSITU__ICECHUNK_CONFIG + 1};
+  insitu_status status =
+      insitu__store_fetch_await(&ic->base, "config.yaml", 0, &iov, 1, &tag, n, err);
+  if (status < 0) return status;
+  (*text)[insitu__base_min(*n, INSITU__ICECHUNK_CONFIG)] = 0;
+  if (*n <= INSITU__ICECHUNK_CONFIG) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+      "the repository's config.yaml has more than INSITU__ICECHUNK_CONFIG (%u) bytes",
+      INSITU__ICECHUNK_CONFIG);
+}
+
 /* Asks a repository of version 1 for its configuration, once. One that has none has no names. */
-static insitu_status insitu__icechunk_config_await(struct insitu__store *s, insitu_error *err) {
+static insitu_status insitu__icechunk_config_await(
+    struct insitu__store *s, const struct insitu__store_tag *tag, insitu_error *err) {
   struct insitu__icechunk *ic = s->own;
   while (ic->containers != INSITU__ICECHUNK_KNOWN) {
     if (ic->containers == INSITU__ICECHUNK_ASKED) {
+      if (insitu__store_given_up(tag)) return insitu__store_vain(err);
       insitu__reactor_gate_await(s->reactor, &ic->told);
       continue;
     }
@@ -27480,8 +27556,7 @@ static insitu_status insitu__icechunk_config_await(struct insitu__store *s, insi
     insitu__error_clear(&cause);
     ic->containers = INSITU__ICECHUNK_ASKED;
     insitu__reactor_gate_expect(&ic->told, 1);
-    insitu_status status = insitu__store_get_whole_await(
-        &ic->base, "config.yaml", INSITU__MAX_META, &text, &n, &cause);
+    insitu_status status = insitu__icechunk_yaml_await(s, tag, &text, &n, &cause);
     bool none = status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH;
     if (!status && !insitu__ice_yaml(text, n, &ic->container)) {
       insitu__ice_containers_free(&ic->container);
@@ -27510,7 +27585,7 @@ static insitu_status insitu__icechunk_resolve_await(struct insitu__store *s, con
   if (status || !entry) return status;
   status = insitu__icechunk_need_await(s, entry, tag, err);
   if (status < 0) return status;
-  if (entry->table->named) status = insitu__icechunk_config_await(s, err);
+  if (entry->table->named) status = insitu__icechunk_config_await(s, tag, err);
   if (status < 0) {
     insitu__icechunk_unpin(s->own, entry);
     return status;
@@ -27582,6 +27657,7 @@ static const struct insitu__store_ops insitu__icechunk_ops = {
     .keep = insitu__icechunk_keep,
     .verify = insitu__virtual_verify,
     .container = INSITU__ICE_BAD,
+    .give_up = insitu__icechunk_give_up,
 };
 
 /* What opening looks for. Lives on the opening coroutine's stack. */

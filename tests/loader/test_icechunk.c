@@ -13,6 +13,7 @@ static void *fail_realloc(void *p, size_t bytes);
 #include "server.h"
 #include "support.h"
 #include "modes.h"
+#include "stalled.h"
 #ifndef TEST_DATA
 #define TEST_DATA "tests/data"
 #endif
@@ -667,6 +668,31 @@ static void over_http(void **state) {
   }
 }
 
+/* Iterators and loaders close while a manifest, and those who wait for it, get no answer. */
+static void stalled(void **state) {
+  insitu_option options[] = {{"stall_timeout", "60m"}, {"retry_timeout", "60m"}};
+  (void)state;
+  for (int r = 0; r < 2; r++) {
+    struct server *s = server_start(&(struct server_options){.folder = repositories[r]});
+    char url[64];
+    insitu_loader *ld;
+    insitu_error err = {0};
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", s->port);
+    insitu_loader_desc d = batches_of(url);
+    d.inline_io = 0;
+    d.n_variables = 1;
+    d.options = options;
+    d.n_options = 2;
+    if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+    unsigned rule = server_rule(s,
+        (struct server_rule){
+            .key = "manifests/*", .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+    close_while_stalled(&ld, s, rule, (insitu_iter_desc){.api = INSITU_API, .split = INSITU_TRAIN});
+    server_release(s);
+    server_stop(&s);
+  }
+}
+
 /* Requests: what opening takes, each manifest once, each chunk once. */
 static void requests(void **state) {
   (void)state;
@@ -705,6 +731,6 @@ int main(void) {
       cmocka_unit_test(refusals), cmocka_unit_test(hostile), cmocka_unit_test(damaged),
       cmocka_unit_test(missing), cmocka_unit_test(virtual_chunks),
       cmocka_unit_test(virtual_missing), cmocka_unit_test(no_memory), cmocka_unit_test(over_http),
-      cmocka_unit_test(requests)};
+      cmocka_unit_test(stalled), cmocka_unit_test(requests)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

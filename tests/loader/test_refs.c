@@ -28,6 +28,7 @@ static void *oom_realloc(void *p, size_t n) {
 #include "support.h"
 #include "modes.h"
 #include "refs.h"
+#include "stalled.h"
 
 static struct server *server, *other;
 static int setup(void **state) {
@@ -633,6 +634,52 @@ static void test_addresses(void **state) {
   names_address = "127.0.0.1";
 }
 
+/* Iterators and loaders close while a page of the index, and those who wait for it, get no answer.
+ * Where the first reader of a page goes, the next one reads it. */
+static void test_stalled(void **state) {
+  static const insitu_option patient[] = {{"stall_timeout", "60m"}, {"retry_timeout", "60m"}};
+  (void)state;
+  make("stalled", &kinds[2], 1);
+  write_index("stalled", &kinds[2], 0);
+  server_reset(server);
+  insitu_loader_desc d =
+      desc_of(server_url(server, "stalled/refs.insitu"), mode_usable(URING) ? URING : EPOLL);
+  d.options = patient;
+  d.n_options = 2;
+  insitu_loader *ld = open_or_fail(&d);
+  unsigned rule = server_rule(server,
+      (struct server_rule){
+          .key = "*refs.insitu", .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+  close_while_stalled(
+      &ld, server, rule, (insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL});
+
+  server_release(server);
+  server_reset(server);
+  rule = server_rule(server, (struct server_rule){.key = "*refs.insitu",
+                                 .skip = 5,
+                                 .count = 1,
+                                 .fault = SERVER_STALL,
+                                 .at = SERVER_AT_START,
+                                 .ms = SERVER_EVER});
+  ld = open_or_fail(&d); /* head, objects, targets, arrays, text: then the page */
+  insitu_iter *first =
+      open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL});
+  while (!server_hits(server, rule)) sched_yield();
+  insitu_iter *next =
+      open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL});
+  insitu_batch *b;
+  insitu_error err = {0};
+  assert_int_equal(insitu_iter_next(next, 10, &b, &err), INSITU_TIMEOUT);
+  insitu_iter_close(&first);
+  assert_int_equal(insitu_iter_next(next, 20000, &b, &err), INSITU_OK);
+  support_check_array(b, 0, &d.variables[0], &kinds[2], 0);
+  insitu_batch_release(&b);
+  insitu_iter_close(&next);
+  insitu_loader_close(&ld);
+  server_release(server);
+  server_reset(server);
+}
+
 /* ---- the cache on disk ---- */
 
 static void test_cache(void **state) {
@@ -787,7 +834,8 @@ int main(void) {
       cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes),
       cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
       cmocka_unit_test(test_credentials), cmocka_unit_test(test_redirects),
-      cmocka_unit_test(test_addresses), cmocka_unit_test(test_cache),
-      cmocka_unit_test(test_damaged), cmocka_unit_test(test_no_memory)};
+      cmocka_unit_test(test_addresses), cmocka_unit_test(test_stalled),
+      cmocka_unit_test(test_cache), cmocka_unit_test(test_damaged),
+      cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
