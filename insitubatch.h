@@ -742,9 +742,13 @@
  *   Of HDF5 deflate, shuffle, fletcher32, bzip2, blosc and zstd are decoded; arrays with other
  *   filters, with strings of any length or of compound type are left out, and named. Contiguous
  *   data are cut into chunks of about 1 MiB (--rows), records of NetCDF classic are a chunk each,
- *   and so is a message of GRIB, which needs INSITU_WITH_ECCODES. The index has size and time of
- *   each file: what has changed since is INSITU_E_CHANGED. Files are scanned where they lie on
- *   this machine; --base names where readers find them.
+ *   and so is a message of GRIB, which needs INSITU_WITH_ECCODES. The index has size and ETag or
+ *   time of each file: what has changed since is INSITU_E_CHANGED.
+ *
+ *   Files are scanned where they lie, on this machine or in a store (http, https, s3, gs, az), by
+ *   ranges: headers, groups and indexes of chunks are read, and no chunks. -O KEY=VALUE gives
+ *   options, -v prints the requests of each file; --base names where readers find files that were
+ *   scanned elsewhere. See VIRTUAL ARCHIVES.
  *
  *   Of a RECTILINEAR GRID chunks differ in length, as files do that hold a month or a year each.
  *   A reference chunk is then a chunk of the array that has the longest one: fractions of a split
@@ -886,8 +890,8 @@
  *     NAME.json     references that kerchunk or VirtualiZarr wrote (versions 0 and 1, with
  *                   templates and inline data; not "gen"), local or remote; a local file may have
  *                   any name
- *     NAME.insitu   a flat index: `insitu index FILE...` writes it of NetCDF, HDF5 and Zarr
- *                   archives, `insitu refs` of kerchunk's references in Parquet
+ *     NAME.insitu   a flat index: `insitu index FILE...` writes it of NetCDF, HDF5, GRIB files and
+ *                   Zarr archives, `insitu refs` of kerchunk's references in Parquet
  *
  *   like any archive: all that this manual says of archives holds, cache_dir, cache_memory, splits
  *   and states too. JSON is read whole: 2 million references take half a second of a core, 120 MB
@@ -917,7 +921,28 @@
  *   local archive all options go to the stores of virtual_prefixes. One search for the number of
  *   requests in flight, and one table of versions, are shared by all stores.
  *
+ *   `insitu index` scans local files and those of stores alike:
+ *
+ *     insitu index s3://bucket/era5/2020.nc s3://bucket/era5/2021.nc -o era5.insitu
+ *     insitu index https://host/gfs.t00z.pgrb2.0p25.f000 -o t2m.insitu --match ':TMP:2 m '
+ *     insitu index 2020.nc -o era5.insitu --base s3://bucket/era5
+ *
+ *   A scan reads little, in requests of 16 KiB to 1 MiB: the header of NetCDF classic takes one, an
+ *   HDF5 file one per 64 KiB of groups and indexes of chunks, times and other small arrays a few
+ *   more. All requests of a file are pinned to its first answer's ETag, so that a file that is
+ *   replaced meanwhile is refused. A server without ranges is refused: fetch such files, and index
+ *   the copies with --base. Of GRIB each message's head is read, and all of one message of each
+ *   grid. Where the inventory FILE.idx of wgrib2 lies beside a file, as NOAA publishes them, 32
+ *   heads are read at once; without it each message says only where the next one begins, one round
+ *   trip for each. --match REGEX (POSIX, extended) takes the messages alone whose line in FILE.idx
+ *   matches. A query in a url is used, and not written into the index.
+ *
  *   An index has size and ETag or time of each file: another file in its place is INSITU_E_CHANGED.
+ *   The ETag is that of a file's server, the time that of a local file, or of one whose server
+ *   gives no strong ETag. With --base, which is asked for each file, size and ETag are those that
+ *   the files have there; a copy of another length, or with other first bytes, is refused. With
+ *   --unasked, or where --base is a directory, only the copy's size guards the file: one that is
+ *   written anew with that size is read at places that no longer hold. `insitu index` says so.
  *   JSON tells nothing of them, so they must stay what they were when they were first read. `insitu
  *   info` says how many targets nothing guards. A file or an object that is missing is an error,
  *   and no hole (INSITU_E_IO; of a joined Zarr archive, a chunk that is missing there is absent

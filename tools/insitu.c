@@ -22,6 +22,8 @@
 #include "insitu/bench_report.h"
 #include "insitu/virtual.h"
 #include "insitu/netcdf3.h"
+#include "insitu/inventory.h"
+#include "insitu/index_bytes.h"
 #include "insitu/index_values.h"
 #include "insitu/index_netcdf3.h"
 #include "insitu/index_hdf5.h"

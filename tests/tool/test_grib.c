@@ -1,6 +1,7 @@
 /* GRIB messages as chunks: files that eccodes writes are indexed by the command, and every value is
  * read back through the index, bit for bit what eccodes gives; the configurations of kerchunk's and
  * gribberish's codecs; what is damaged, or another file's inventory, is refused by name. */
+#include "server.h"
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -152,6 +153,92 @@ static void test_forecast(void **state) {
   grib_read(index, "number", (const double[]){0, 1, 2}, 24);
 }
 /* A message as a chunk of archives of both formats, with the configurations that others write. */
+/* An index of a file in a store is that of its copy, byte for byte; an inventory lets all messages
+ * be fetched at once, and chooses some of them. */
+static void far_index(struct server *s, const char *path, const char *options, unsigned most) {
+  char near[300], far[300];
+  size_t n, m;
+  snprintf(near, sizeof near, "%s", support_path("near.insitu"));
+  snprintf(far, sizeof far, "%s", support_path("far.insitu"));
+  assert_int_equal(
+      run_tool("index '%s' -o '%s' --base %s %s", path, near, server_url(s, "d"), options), 0);
+  uint64_t before = server_stats(s).requests;
+  assert_int_equal(run_tool("index %s -o '%s' %s", server_url(s, "d/far.grib2"), far, options), 0);
+  assert_string_equal(run_err, "");
+  uint64_t requests = server_stats(s).requests - before;
+  if (requests > most) fail_msg("%" PRIu64 " requests, not %u", requests, most);
+  unsigned char *x = index_slurp(near, &n), *y = index_slurp(far, &m);
+  assert_int_equal(n, m);
+  assert_memory_equal(x, y, n);
+  free(x);
+  free(y);
+}
+static void test_far(void **state) {
+  enum { N = 12, APART = 70000 };
+  static unsigned char apart[N * APART];
+  static float values[N][POINTS];
+  char path[300], inventory[310], far[300], prefix[80];
+  const char *const prefixes[] = {prefix};
+  struct insitu__text_buffer idx = {0};
+  FILE *f = grib_create(path, "far.grib2");
+  size_t n;
+  (void)state;
+  for (int i = 0; i < N; i++) {
+    struct grib g = {i % 2 ? "2t" : "t", i % 2 ? "heightAboveGround" : "isobaricInhPa",
+        i % 2 ? 2 : 850, 20260101, 0, i / 2, -1, false, false};
+    grib_append(f, &g, values[i]);
+    insitu__text_buffer_printf(&idx, "%d:%d:d=2026010100:TMP:%s:%d hour fcst:\n", i + 1, i * APART,
+        i % 2 ? "2 m above ground" : "850 mb", i / 2);
+  }
+  fclose(f);
+  unsigned char *bytes = index_slurp(path, &n);
+  struct server *s = server_start(&(struct server_options){.threads = 1});
+  server_put(s, "d/far.grib2", bytes, n);
+  snprintf(prefix, sizeof prefix, "%s", server_url(s, "d"));
+  far_index(s, path, "", 2); /* and the inventory, which is not there */
+
+  /* as far from each other as those of larger fields, which the inventory tells */
+  for (size_t i = 0; i < N; i++)
+    memcpy(apart + i * APART, bytes + offset[i], (i + 1 < N ? offset[i + 1] : n) - offset[i]);
+  support_write(path, apart, sizeof apart);
+  server_put(s, "d/far.grib2", apart, sizeof apart);
+  snprintf(inventory, sizeof inventory, "%s.idx", path);
+  support_write(inventory, idx.text, idx.n);
+  server_put(s, "d/far.grib2.idx", idx.text, idx.n);
+  server_latency(s, 2);
+  far_index(s, path, "--match ':TMP:2 m .*:[0-4] hour'", 7);
+  assert_true(server_stats(s).in_flight_max > 2);
+  server_latency(s, 0);
+  snprintf(far, sizeof far, "%s", support_path("far.insitu"));
+  const insitu_loader_desc where = {
+      .url = far, .virtual_prefixes = prefixes, .n_virtual_prefixes = 1};
+  float some[5][POINTS];
+  for (int i = 0; i < 5; i++) memcpy(some[i], values[2 * i + 1], sizeof some[i]);
+  index_expect_at(&where, "t2m", some, sizeof some);
+
+  assert_int_equal(run_tool("index '%s' -o '%s' --match :UGRD:", path, far), 1);
+  assert_has(run_err, "no line of it matches --match ':UGRD:'");
+  assert_int_equal(run_tool("index '%s' -o '%s' --match '('", path, far), 2);
+  assert_has(run_err, "--match '('");
+  /* another file's inventory; a file that was cut off between two messages */
+  server_put(s, "d/far.grib2", apart, (N - 1) * APART);
+  assert_int_equal(run_tool("index %s/far.grib2 -o '%s' --match ':5 hour'", prefix, far), 1);
+  assert_has(run_err, "the file ends before; its .idx may be of another file");
+  server_text(s, "d/far.grib2.idx", "1:0:d=2026010100:TMP:850 mb:anl:\n<html>\n");
+  assert_int_equal(run_tool("index %s/far.grib2 -o '%s'", prefix, far), 1);
+  assert_has(run_err, "d/far.grib2.idx: '<html>' is no line of an inventory");
+  /* as a bucket answers that may not be listed */
+  server_put(s, "d/far.grib2", bytes, n);
+  server_rule(s, (struct server_rule){.key = "*.idx", .fault = SERVER_STATUS, .status = 403});
+  assert_int_equal(run_tool("index %s/far.grib2 -o '%s' --match x", prefix, far), 1);
+  assert_has(run_err, "--match chooses by the lines of its inventory");
+  assert_int_equal(run_tool("index %s/far.grib2 -o '%s'", prefix, far), 0);
+  assert_has(run_err, "its .idx is not used: ");
+  insitu__text_buffer_free(&idx);
+  free(bytes);
+  server_stop(&s);
+}
+
 static void codec_read(const char *metadata, int format, const void *message, size_t n,
     const void *want, size_t bytes) {
   insitu_object object[] = {{format == 2 ? ".zarray" : "zarr.json", metadata, strlen(metadata)},
@@ -213,12 +300,14 @@ static void refused(void **state) {
 #define test_analyses refused
 #define test_forecast refused
 #define test_codecs refused
+#define test_far refused
 #endif
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_analyses, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_forecast, support_setup, support_teardown),
-      cmocka_unit_test_setup_teardown(test_codecs, support_setup, support_teardown)};
+      cmocka_unit_test_setup_teardown(test_codecs, support_setup, support_teardown),
+      cmocka_unit_test_setup_teardown(test_far, support_setup, support_teardown)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

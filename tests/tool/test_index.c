@@ -1,6 +1,7 @@
 /* The command insitu index: files of other formats are written here, indexed, and every array is
  * read back through the index, whole and in batches, bit for bit; what is hostile, or cannot be one
  * archive, is refused by name. */
+#include "server.h"
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -404,8 +405,6 @@ static void test_refused(void **state) {
   support_write(file, bytes, n);
   assert_int_equal(run_tool("index '%s' -o '%s'", file, index), 1);
   assert_has(run_err, "NETCDF3_MAX_LIST");
-  assert_int_equal(run_tool("index https://host.invalid/a/b.nc -o '%s'", index), 1);
-  assert_has(run_err, "index the copy with --base");
   assert_int_equal(run_tool("index '%s'", file), 2);
   assert_has(run_err, "--out is missing");
   assert_int_equal(run_tool("index '%s.no' -o '%s'", file, index), 1);
@@ -413,6 +412,173 @@ static void test_refused(void **state) {
   assert_int_equal(run_tool("index '%s' -o '%s/none/x.insitu'", file, support_dir), 1);
   assert_has(run_err, "make it first");
   free(bytes);
+}
+
+/* ---- files in stores ---- */
+
+enum { WIDE_ROWS = 50, WIDE = 2000 };
+struct wide {
+  double time[WIDE_ROWS];
+  float t[WIDE_ROWS * WIDE];
+};
+/* 400 KB, whose times lie apart. */
+static unsigned char *nc_wide(struct wide *w, size_t *n) {
+  static struct nc f;
+  size_t begin[2];
+  nc_begin(&f, 2, WIDE_ROWS);
+  nc_list(&f, 10, 2);
+  nc_text(&f, "time");
+  nc_count(&f, 0);
+  nc_text(&f, "x");
+  nc_count(&f, WIDE);
+  nc_list(&f, 12, 0);
+  nc_list(&f, 11, 2);
+  for (uint64_t i = 0; i < 2; i++) {
+    nc_text(&f, i ? "t" : "time");
+    nc_count(&f, i + 1);
+    nc_count(&f, 0);
+    if (i) nc_count(&f, 1);
+    nc_list(&f, 12, 0);
+    nc_variable(&f, i ? 5 : 6, i ? 4 * WIDE : 8, &begin[i]);
+  }
+  for (int r = 0; r < WIDE_ROWS; r++) {
+    uint64_t bits;
+    uint32_t low;
+    w->time[r] = r * 6;
+    memcpy(&bits, &w->time[r], 8);
+    if (!r) nc_place(&f, begin[0]);
+    nc_big(&f, bits, 8);
+    if (!r) nc_place(&f, begin[1]);
+    for (int i = r * WIDE; i < (r + 1) * WIDE; i++) {
+      w->t[i] = (float)i / 3;
+      memcpy(&low, &w->t[i], 4);
+      nc_big(&f, low, 4);
+    }
+  }
+  *n = f.n;
+  return f.bytes;
+}
+static void expect_same_file(const char *a, const char *b) {
+  size_t n, m;
+  unsigned char *x = index_slurp(a, &n), *y = index_slurp(b, &m);
+  if (n != m || memcmp(x, y, n) != 0) fail_msg("%s and %s differ", a, b);
+  free(x);
+  free(y);
+}
+/* Indexes a copy on this machine and the object at "d/NAME": the two indexes are the same, byte for
+ * byte. */
+static void far_and_near(struct server *s, const char *name, const unsigned char *bytes, size_t n,
+    const char *options, char far[300]) {
+  char copy[300], near[300], key[40];
+  snprintf(key, sizeof key, "d/%s", name);
+  snprintf(copy, sizeof copy, "%s", support_path(name));
+  snprintf(near, sizeof near, "%s", support_path("near.insitu"));
+  snprintf(far, 300, "%s", support_path("far.insitu"));
+  support_write(copy, bytes, n);
+  server_put(s, key, bytes, n);
+  assert_int_equal(run_tool("index '%s' -o '%s' --base %s", copy, near, server_url(s, "d")), 0);
+  assert_int_equal(run_tool("index %s -o '%s' %s", server_url(s, key), far, options), 0);
+  assert_has(run_out, "desc.virtual_prefixes");
+  expect_same_file(near, far);
+}
+static void test_far(void **state) {
+  static struct wide w;
+  size_t n;
+  unsigned char *bytes = nc_wide(&w, &n), *index;
+  char far[300], prefix[80];
+  const char *const prefixes[] = {prefix};
+  struct server *s = server_start(&(struct server_options){.threads = 1});
+  (void)state;
+  snprintf(prefix, sizeof prefix, "%s", server_url(s, "d"));
+  far_and_near(s, "w.nc", bytes, n, "-v", far);
+  assert_has(run_out, "Scanned by 2 requests, ");
+  assert_has(run_err, "/d/w.nc: 2 requests, ");
+  const insitu_loader_desc where = {
+      .url = far, .virtual_prefixes = prefixes, .n_virtual_prefixes = 1};
+  index_expect_at(&where, "time", w.time, sizeof w.time);
+  index_expect_at(&where, "t", w.t, sizeof w.t);
+
+  /* S3; a name without an ending; a query, which no index has */
+  server_put(s, "bucket/w.nc", bytes, n);
+  assert_int_equal(run_tool("index s3://bucket/w.nc -o '%s' -O endpoint=http://127.0.0.1:%d -O "
+                            "allow_http=true --anonymous",
+                       far, s->port),
+      0);
+  server_put(s, "d/f000", bytes, n);
+  assert_int_equal(run_tool("index '%s?sig=hunter2' -o '%s'", server_url(s, "d/f000"), far), 0);
+  assert_has(run_err, "its query is left out");
+  index = index_slurp(far, &n);
+  assert_null(memmem(index, n, "hunter2", 7));
+  assert_non_null(memmem(index, n, "/d/f000", 7));
+  free(index);
+
+  /* what a scan saw is what is read, or nothing is */
+  assert_int_equal(run_tool("index %s -o '%s'", server_url(s, "d/w.nc"), far), 0);
+  server_touch(s, "d/w.nc");
+  insitu_error err = {0};
+  insitu_shape shape;
+  unsigned char *got;
+  assert_int_equal(
+      readback_read(&where, &(insitu_variable){.path = "t"}, 1 << 20, &shape, &got, &err),
+      INSITU_E_CHANGED);
+  assert_has(err.message, "d/w.nc");
+  server_stop(&s);
+}
+/* Files that cannot be scanned by ranges, or are not what they were: what to do. */
+static void test_far_refused(void **state) {
+  static struct wide w;
+  static const struct {
+    struct server_rule rule;
+    const char *says;
+  } cases[] = {{{.fault = SERVER_CHANGE, .skip = 1, .count = 1}, "it changed while it was read"},
+      {{.fault = SERVER_WHOLE}, "its server ignores ranges"},
+      {{.fault = SERVER_STATUS, .status = 403}, "HTTP 403"},
+      {{.fault = SERVER_CHUNKED, .at = 999}, NULL},
+      {{.fault = SERVER_RESET, .at = 1000, .count = 1}, NULL}};
+  size_t n;
+  unsigned char *bytes = nc_wide(&w, &n);
+  char out[300], copy[300], url[100];
+  struct server *s = server_start(&(struct server_options){.threads = 1});
+  (void)state;
+  snprintf(out, sizeof out, "%s", support_path("x.insitu"));
+  snprintf(copy, sizeof copy, "%s", support_path("w.nc"));
+  snprintf(url, sizeof url, "%s", server_url(s, "d/w.nc"));
+  server_put(s, "d/w.nc", bytes, n);
+  support_write(copy, bytes, n);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    server_rule(s, cases[i].rule);
+    int code = run_tool("index %s -o '%s' -O max_retries=1", url, out);
+    assert_int_equal(code, cases[i].says != NULL);
+    if (cases[i].says) assert_has(run_err, cases[i].says);
+    if (cases[i].says) assert_has(run_err, "d/w.nc");
+    server_reset(s);
+  }
+  assert_int_equal(run_tool("index %s -o '%s'", server_url(s, "d/none.nc"), out), 1);
+  assert_has(run_err, "object 'd/none.nc': no such object");
+  assert_int_equal(run_tool("index http://127.0.0.1:1/a.nc -o '%s' -O max_retries=0", out), 1);
+  assert_has(run_err, "check host and port");
+  assert_int_equal(run_tool("index %s -o '%s'", server_url(s, "d/none"), out), 1);
+  assert_has(run_err, "no Zarr metadata");
+
+  /* --base is asked, and has what the copy is of */
+  unlink(out);
+  server_put(s, "d/w.nc", bytes, n - 9000);
+  assert_int_equal(run_tool("index %s -o '%s'", url, out), 1);
+  assert_has(run_err, "it is cut off; fetch it again");
+  assert_int_equal(run_tool("index '%s' -o '%s' --base %s", copy, out, server_url(s, "d")), 1);
+  assert_has(run_err, "and its copy ");
+  bytes[100] ^= 1;
+  server_put(s, "d/w.nc", bytes, n);
+  assert_int_equal(run_tool("index '%s' -o '%s' --base %s", copy, out, server_url(s, "d")), 1);
+  assert_has(run_err, "are not the same file");
+  server_delete(s, "d/w.nc");
+  assert_int_equal(run_tool("index '%s' -o '%s' --base %s", copy, out, server_url(s, "d")), 1);
+  assert_has(run_err, "with --unasked its size alone does");
+  assert_int_equal(access(out, F_OK), -1); /* no index was written by any of these */
+  assert_int_equal(
+      run_tool("index '%s' -o '%s' --base %s --unasked", copy, out, server_url(s, "d")), 0);
+  assert_has(run_out, "Of 1 of its 1 files the size alone is known");
+  server_stop(&s);
 }
 
 /* ---- HDF5 ---- */
@@ -606,7 +772,61 @@ static void test_hdf5_layouts(void **state) {
   assert_int_equal(run_tool("index '%s' -o '%s'", path, index), 1);
   free(bytes);
 }
+/* Chunks, groups and small arrays of a file in a store; a request that fails in the midst of it is
+ * told, and no array is missing for it. */
+static void test_hdf5_far(void **state) {
+  enum { ROWS = 300, COLUMNS = 64 };
+  static int32_t x[ROWS * COLUMNS];
+  const hsize_t shape[] = {ROWS, COLUMNS}, chunk[] = {1, COLUMNS};
+  char path[300], far[300], prefix[80];
+  const char *const prefixes[] = {prefix};
+  size_t n;
+  (void)state;
+  for (size_t i = 0; i < ROWS * COLUMNS; i++) x[i] = (int32_t)support_random();
+  snprintf(path, sizeof path, "%s", support_path("a.h5"));
+  hid_t file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT),
+        space = H5Screate_simple(2, shape, NULL), create = H5Pcreate(H5P_DATASET_CREATE);
+  H5Pset_chunk(create, 2, chunk);
+  H5Pset_deflate(create, 1);
+  for (int i = 0; i < 3; i++) {
+    const char *const names[] = {"a", "b", "c"};
+    hid_t group = H5Gcreate2(file, names[i], H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
+    hid_t set = H5Dcreate2(group, "x", H5T_STD_I32LE, space, H5P_DEFAULT, create, H5P_DEFAULT);
+    assert_true(H5Dwrite(set, H5T_NATIVE_INT32, H5S_ALL, H5S_ALL, H5P_DEFAULT, x) >= 0);
+    h5_attribute(set, "units", "K");
+    H5Dclose(set);
+    H5Gclose(group);
+  }
+  H5Pclose(create);
+  H5Sclose(space);
+  H5Fclose(file);
+  unsigned char *bytes = index_slurp(path, &n);
+  struct server *s = server_start(&(struct server_options){.threads = 1});
+  snprintf(prefix, sizeof prefix, "%s", server_url(s, "d"));
+  far_and_near(s, "a.h5", bytes, n, "", far);
+  const insitu_loader_desc where = {
+      .url = far, .virtual_prefixes = prefixes, .n_virtual_prefixes = 1};
+  index_expect_at(&where, "b/x", x, sizeof x);
+  for (uint64_t skip = 1; skip < 3; skip++) {
+    server_rule(
+        s, (struct server_rule){.fault = SERVER_STATUS, .status = 500, .skip = skip, .count = 1});
+    assert_int_equal(
+        run_tool("index %s/a.h5 -o '%s' -O max_retries=0 --arrays a/x,b/x,c/x", prefix, far), 1);
+    assert_has(run_err, "object 'd/a.h5': HTTP 500");
+    assert_null(strstr(run_err, "is left out"));
+    server_reset(s);
+  }
+  server_put(s, "d/a.h5", bytes, n / 2);
+  assert_int_equal(run_tool("index %s/a.h5 -o '%s'", prefix, far), 1);
+  assert_has(run_err, "the file is damaged or cut off");
+  free(bytes);
+  server_stop(&s);
+}
 #else
+static void test_hdf5_far(void **state) {
+  (void)state;
+  skip(); /* without the HDF5 library */
+}
 static void test_hdf5_filters(void **state) {
   char path[300];
   (void)state;
@@ -628,7 +848,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_zarr, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_refs, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_refused, support_setup, support_teardown),
+      cmocka_unit_test_setup_teardown(test_far, support_setup, support_teardown),
+      cmocka_unit_test_setup_teardown(test_far_refused, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_hdf5_filters, support_setup, support_teardown),
-      cmocka_unit_test_setup_teardown(test_hdf5_layouts, support_setup, support_teardown)};
+      cmocka_unit_test_setup_teardown(test_hdf5_layouts, support_setup, support_teardown),
+      cmocka_unit_test_setup_teardown(test_hdf5_far, support_setup, support_teardown)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

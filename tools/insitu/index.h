@@ -1,16 +1,27 @@
 /* insitu index: files of other formats as one archive, without a copy of their data. */
-static const char *index_out, *index_rename_value, *index_arrays_value, *index_base_value;
+static const char *index_out, *index_rename_value, *index_arrays_value, *index_base_value,
+    *index_unasked_value, *index_verbose_value;
 
-enum index_format { INDEX_UNKNOWN, INDEX_HDF5, INDEX_NETCDF3, INDEX_GRIB, INDEX_ZARR };
+enum index_format { INDEX_UNKNOWN, INDEX_HDF5, INDEX_NETCDF3, INDEX_GRIB };
 
 /* ---- which file is what ---- */
 
-static enum index_format index_format_of(const unsigned char *p, uint64_t n) {
+/* By its first bytes; HDF5's may stand behind a block of the user's. head: INDEX_HEAD bytes, of
+ * which *n are the file's. */
+enum { INDEX_HEAD = 64, INDEX_USER_BLOCK = 1 << 20 };
+static enum index_format index_format_of(struct bytes *b, unsigned char *head, uint64_t *n) {
   static const unsigned char hdf5[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-  if (n >= 4 && !memcmp(p, "CDF", 3) && (p[3] == 1 || p[3] == 2 || p[3] == 5)) return INDEX_NETCDF3;
-  if (n >= 4 && !memcmp(p, "GRIB", 4)) return INDEX_GRIB;
-  for (uint64_t at = 0; at + sizeof hdf5 <= n; at = at ? 2 * at : 512)
-    if (!memcmp(p + at, hdf5, sizeof hdf5)) return INDEX_HDF5;
+  unsigned char magic[sizeof hdf5];
+  *n = insitu__base_min(INDEX_HEAD, b->size);
+  if (*n < 4 || !bytes_read(b, head, *n, 0)) return INDEX_UNKNOWN;
+  if (!memcmp(head, "CDF", 3) && (head[3] == 1 || head[3] == 2 || head[3] == 5))
+    return INDEX_NETCDF3;
+  if (!memcmp(head, "GRIB", 4)) return INDEX_GRIB;
+  for (uint64_t at = 0; at < INDEX_USER_BLOCK; at = at ? 2 * at : 512) {
+    if (b->size < sizeof hdf5 || at > b->size - sizeof hdf5) break;
+    if (!bytes_read(b, magic, sizeof magic, at)) break;
+    if (!memcmp(magic, hdf5, sizeof hdf5)) return INDEX_HDF5;
+  }
   return INDEX_UNKNOWN;
 }
 /* What is not indexed but known, and what to do with it. */
@@ -41,16 +52,23 @@ static int index_refuse_format(const char *name, const unsigned char *p, uint64_
 
 /* ---- targets ---- */
 
-/* A path below the index's folder as it is seen from there; else absolute, as a URL. */
+/* A path below the index's folder as it is seen from there; else absolute, as a URL. A URL's query
+ * may be a secret, and stays out of the index. */
 static char *index_url(const char *path, const char *folder) {
   char whole[PATH_MAX];
   struct insitu__text_buffer b = {0};
+  char *plain = bytes_plain(path);
+  if (!strncasecmp(path, "file://", 7)) path += 7;
   if (index_base_value) {
     const char *base = index_base_value;
     insitu__text_buffer_printf(
-        &b, "%s%s%s", base, base[strlen(base) - 1] == '/' ? "" : "/", index_last_name(path));
-    return virtual_take(&b);
+        &b, "%s%s%s", base, base[strlen(base) - 1] == '/' ? "" : "/", index_last_name(plain));
   }
+  if (index_base_value || bytes_is_remote(path)) {
+    if (index_base_value) insitu__mem_free(plain);
+    return index_base_value ? virtual_take(&b) : plain;
+  }
+  insitu__mem_free(plain);
   if (!realpath(path, whole)) snprintf(whole, sizeof whole, "%s", path);
   size_t n = strlen(folder);
   if (!strncmp(whole, folder, n) && (whole[n] == '/' || n == 1))
@@ -70,55 +88,122 @@ static int index_folder(const char *out, char folder[PATH_MAX]) {
 
 /* ---- one file ---- */
 
-/* Whether it is to be opened as an archive: a folder, a zip file, or what a URL names. */
-static bool index_is_archive(const char *path) {
-  struct stat st;
-  size_t n = strlen(path);
-  if (strstr(path, "://")) return true;
-  if (n > 4 && !strcmp(path + n - 4, ".zip")) return true;
-  return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+/* What a path names: by its ending or, where that says nothing, by what is there. */
+enum index_what { INDEX_FILE, INDEX_ARCHIVE, INDEX_EITHER };
+static bool index_ends(const char *path, size_t n, const char *ending) {
+  size_t m = strlen(ending);
+  return n > m && !strncasecmp(path + n - m, ending, m);
 }
-/* Whether a URL names a file of another format by its ending. */
-static bool index_is_far_file(const char *url) {
-  static const char *const ending[] = {
-      ".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf", ".he5", ".grib", ".grib2", ".grb", ".grb2"};
-  size_t n = strlen(url);
-  for (size_t i = 0; strstr(url, "://") && i < TOOL_COUNT(ending); i++) {
-    size_t m = strlen(ending[i]);
-    if (n > m && !strcasecmp(url + n - m, ending[i])) return true;
+static enum index_what index_what(const char *path) {
+  static const char *const files[] = {".nc", ".nc4", ".cdf", ".h5", ".hdf5", ".hdf", ".he5",
+      ".grib", ".grib2", ".grb", ".grb2", ".grib1"};
+  struct stat st;
+  bool remote = bytes_is_remote(path);
+  size_t n = remote && !strncasecmp(path, "http", 4) ? strcspn(path, "?#") : strlen(path);
+  if (index_ends(path, n, ".zip") || index_ends(path, n, ".zarr")) return INDEX_ARCHIVE;
+  if (!remote && !strncasecmp(path, "file://", 7)) path += 7;
+  if (!remote) return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? INDEX_ARCHIVE : INDEX_FILE;
+  if (!strncasecmp(path, "memory:", 7) || !strncasecmp(path, "zip:", 4)) return INDEX_ARCHIVE;
+  for (size_t i = 0; i < TOOL_COUNT(files); i++)
+    if (index_ends(path, n, files[i])) return INDEX_FILE;
+  return path[n - 1] == '/' ? INDEX_ARCHIVE : INDEX_EITHER;
+}
+/* With --base, where readers find the file: what guards it there. The copy's time does not, and
+ * another file may well have its size. */
+static int index_ask_base(struct virtual_target *t, struct bytes *copy) {
+  enum { BEGIN = 16 << 10 };
+  static unsigned char here[BEGIN], there[BEGIN];
+  struct bytes b;
+  uint64_t n = insitu__base_min(BEGIN, copy->size);
+  if (!index_base_value || index_unasked_value || !bytes_is_remote(t->url)) return TOOL_OK;
+  insitu_status status = bytes_open(&b, t->url);
+  int code = TOOL_OK;
+  if (status < 0)
+    code = tool_fail("%s: %s. --base is asked what guards the file there; with --unasked its size "
+                     "alone does",
+        t->url, b.err.message);
+  else if (b.size != copy->size)
+    code = tool_fail("%s has %" PRIu64 " bytes, and its copy %s %" PRIu64 "; fetch it again",
+        b.name, b.size, copy->name, copy->size);
+  else if (!bytes_read(&b, there, n, 0)) code = tool_fail_error(&b.err);
+  else if (!bytes_read(copy, here, n, 0)) code = tool_fail_error(&copy->err);
+  else if (memcmp(here, there, (size_t)n))
+    code =
+        tool_fail("%s and its copy %s are not the same file; fetch it again", b.name, copy->name);
+  if (code == TOOL_OK) {
+    if (!b.first.etag[0] || b.first.version.weak) t->modified = b.modified;
+    if (b.first.etag[0]) t->etag = tool_copy(b.first.etag);
   }
-  return false;
+  bytes_close(&b);
+  return code;
 }
-static int index_scan_file(struct virtual_archive *v, struct virtual_file *f, const char *path,
-    const char *folder, bool *grib) {
-  enum { HEAD = 1 << 20 };
-  static unsigned char head[HEAD];
-  struct stat st;
-  if (index_is_far_file(path))
-    return tool_fail(
-        "%s: files are scanned on this machine only; fetch it, and index the copy with "
-        "--base and the URL of its folder",
-        path);
-  if (index_is_archive(path))
-    return index_zarr_scan(
-        v, f, path, strstr(path, "://") ? tool_copy(path) : index_url(path, folder));
-  f->name = tool_copy(path);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return tool_fail("%s: %s; check the path", path, strerror(errno));
-  bool ok = fstat(fd, &st) == 0 && S_ISREG(st.st_mode);
-  uint64_t n = ok ? insitu__base_min(HEAD, (uint64_t)st.st_size) : 0;
-  ok = ok && index_read(fd, head, n, 0);
-  close(fd);
-  if (!ok) return tool_fail("%s: it cannot be read, or is no file", path);
-  enum index_format format = index_format_of(head, n);
-  if (format == INDEX_UNKNOWN) return index_refuse_format(path, head, n);
-  uint64_t target = virtual_add_target(v, index_url(path, folder), (uint64_t)st.st_size,
-      index_base_value ? INT64_MIN : (int64_t)st.st_mtime, NULL);
+/* The target of a file that was opened. A strong ETag tells all; where there is none, the time
+ * does. */
+static int index_target(
+    struct virtual_archive *v, struct bytes *b, const char *path, const char *folder) {
+  bool strong = b->first.etag[0] && !b->first.version.weak;
+  int64_t modified = strong || (index_base_value && !b->place) ? INT64_MIN : b->modified;
+  uint64_t target = virtual_add_target(v, index_url(path, folder), b->size, modified,
+      b->first.etag[0] ? tool_copy(b->first.etag) : NULL);
   if (target >= VIRTUAL_MAX_TARGETS) return tool_fail("more than VIRTUAL_MAX_TARGETS files");
-  *grib = format == INDEX_GRIB;
-  if (*grib) return TOOL_OK; /* all of them together: see index_gribs */
-  if (format == INDEX_HDF5) return hdf5_scan(v, f, path, target);
-  return netcdf3_scan(v, f, path, target);
+  if (b->place && strchr(path, '?') && !strncasecmp(path, "http", 4))
+    fprintf(stderr,
+        "insitu index: %s: its query is left out of the index, since it may be a secret\n",
+        b->name);
+  return index_base_value ? index_ask_base(&v->target[target], b) : TOOL_OK;
+}
+/* All of the command. */
+struct index_run {
+  struct virtual_archive v;
+  struct virtual_file *file; /* n of them */
+  uint64_t n, gribs;
+  struct grib_scan grib;
+  char folder[PATH_MAX];
+};
+/* Scans a file that was opened. */
+static int index_scan_bytes(
+    struct index_run *x, uint64_t i, struct bytes *b, const char *path, enum index_format format) {
+  struct virtual_file *f = &x->file[i];
+  int code = index_target(&x->v, b, path, x->folder);
+  uint64_t target = INSITU__ARRAY_LEN(x->v.target) - 1;
+  f->name = tool_copy(b->name);
+  if (code != TOOL_OK) return code;
+  if (format == INDEX_HDF5) code = hdf5_scan(&x->v, f, b, target);
+  if (format == INDEX_NETCDF3) code = netcdf3_scan(&x->v, f, b, target);
+  if (format == INDEX_GRIB) { /* messages of all files make the variables of the first */
+    x->gribs++;
+    code = grib_scan_file(&x->grib, &x->v, &x->file[0], b, path, target);
+  }
+  if (code == TOOL_OK && bytes_same(b) < 0) code = tool_fail_error(&b->err);
+  return code;
+}
+static int index_scan_file(struct index_run *x, uint64_t i, const char *path) {
+  unsigned char head[INDEX_HEAD];
+  uint64_t n = 0;
+  struct bytes b = {.fd = -1};
+  enum index_what what = index_what(path);
+  insitu_status status = what == INDEX_ARCHIVE ? INSITU_OK : bytes_open(&b, path);
+  enum index_format format = INDEX_UNKNOWN;
+  if (what != INDEX_ARCHIVE && status >= 0) format = index_format_of(&b, head, &n);
+  if (what == INDEX_EITHER && format == INDEX_UNKNOWN &&
+      (b.err.status >= 0 || status == INSITU_E_NOTFOUND))
+    what = INDEX_ARCHIVE;
+  int code = TOOL_OK;
+  if (what == INDEX_ARCHIVE)
+    code = index_zarr_scan(&x->v, &x->file[i], path,
+        strstr(path, "://") ? tool_copy(path) : index_url(path, x->folder));
+  else if (b.err.status < 0) code = tool_fail_error(&b.err);
+  else if (format == INDEX_UNKNOWN) code = index_refuse_format(b.name, head, n);
+  else code = index_scan_bytes(x, i, &b, path, format);
+  if (code == TOOL_OK && x->gribs && x->gribs <= i)
+    code = tool_fail("some of these files are GRIB, and others are not; index them apart");
+  if (b.place && index_verbose_value) {
+    char size[16];
+    fprintf(stderr, "insitu index: %s: %" PRIu64 " requests, %s of %" PRIu64 " bytes\n", b.name,
+        b.requests, tool_bytes(size, b.fetched), b.size);
+  }
+  bytes_close(&b);
+  return code;
 }
 
 /* ---- names ---- */
@@ -181,6 +266,24 @@ static void index_select(struct virtual_file *f) {
 
 /* ---- the command ---- */
 
+/* What readers have to allow, and what guards the files. */
+static void index_print_targets(const struct virtual_archive *v) {
+  uint64_t n = INSITU__ARRAY_LEN(v->target), by_size = 0;
+  const char *outside = NULL;
+  for (uint64_t i = n; i-- > 0;) {
+    const struct virtual_target *t = &v->target[i];
+    by_size += t->size != UINT64_MAX && !t->etag && t->modified == INT64_MIN;
+    if (strstr(t->url, "://")) outside = t->url;
+  }
+  if (outside)
+    printf("Files outside its folder are read only where desc.virtual_prefixes allows it, such as "
+           "%s\n",
+        outside);
+  if (by_size)
+    printf("Of %" PRIu64 " of its %" PRIu64 " files the size alone is known where readers find "
+           "them: another file of that size is not noticed.\n",
+        by_size, n);
+}
 static void index_print_summary(
     const struct virtual_archive *v, const struct virtual_file *f, uint64_t bytes) {
   uint64_t chunks = 0;
@@ -192,14 +295,10 @@ static void index_print_summary(
         tool_bytes(size, bytes), INSITU__ARRAY_LEN(f->array),
         INSITU__ARRAY_LEN(f->array) == 1 ? "" : "s", tool_count(count, chunks),
         INSITU__ARRAY_LEN(v->target), INSITU__ARRAY_LEN(v->target) == 1 ? "" : "s");
-    for (uint64_t i = 0; i < INSITU__ARRAY_LEN(v->target); i++)
-      if (!strncmp(v->target[i].url, "file://", 7)) {
-        printf(
-            "Files outside its folder are read only where desc.virtual_prefixes allows it, such as "
-            "%s\n",
-            v->target[i].url);
-        break;
-      }
+    if (bytes_total.requests)
+      printf("Scanned by %" PRIu64 " requests, %s\n", bytes_total.requests,
+          tool_bytes(size, bytes_total.fetched));
+    index_print_targets(v);
     return;
   }
   tool_json_object(&j, NULL);
@@ -207,6 +306,8 @@ static void index_print_summary(
   tool_json_u64(&j, "bytes", bytes);
   tool_json_u64(&j, "files", INSITU__ARRAY_LEN(v->target));
   tool_json_u64(&j, "chunks", chunks);
+  tool_json_u64(&j, "requests", bytes_total.requests);
+  tool_json_u64(&j, "bytes_fetched", bytes_total.fetched);
   tool_json_u64(&j, "left_out", v->left_out);
   tool_json_array(&j, "arrays");
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(f->array); i++) {
@@ -226,51 +327,45 @@ static void index_print_summary(
   tool_json_end(&j);
   tool_json_end(&j);
 }
-static int index_finish(struct virtual_archive *v, struct virtual_file *f) {
+static int index_finish(struct index_run *x, struct virtual_file *f) {
   int code = TOOL_OK;
   uint64_t bytes = 0;
   for (uint64_t i = 0; code == TOOL_OK && i < INSITU__ARRAY_LEN(f->array); i++)
-    code = index_finish_array(v, f->array[i], f->name);
+    code = index_finish_array(&x->v, f->array[i], f->name);
   if (code == TOOL_OK && !INSITU__ARRAY_LEN(f->array))
     code = tool_fail("%s: no array is left to index", f->name);
   if (code != TOOL_OK) return code;
-  virtual_add_metadata(v, f);
-  code = virtual_write(v, f, index_out, &bytes);
-  if (code == TOOL_OK) index_print_summary(v, f, bytes);
-  return code;
-}
-/* Messages of all files make up the variables: there is nothing to join. */
-static int index_gribs(
-    struct virtual_archive *v, struct virtual_file *file, char **path, uint64_t n, uint64_t gribs) {
-  if (gribs < n)
-    return tool_fail("some of these files are GRIB, and others are not; index them apart");
-  int code = grib_scan(v, &file[0], path, n);
-  index_select(&file[0]);
-  index_rename(&file[0]);
+  virtual_add_metadata(&x->v, f);
+  code = virtual_write(&x->v, f, index_out, &bytes);
+  if (code == TOOL_OK) index_print_summary(&x->v, f, bytes);
   return code;
 }
 static int index_run(int argc, char **argv) {
-  struct virtual_archive v = {0};
-  char folder[PATH_MAX];
+  struct index_run *x = tool_alloc(1, sizeof *x);
   if (!index_out) return tool_usage_error("--out is missing: the index to write, such as a.insitu");
   if (argc < 1) return tool_usage_error("name the files to index");
   if (index_base_value && !*index_base_value) return tool_usage_error("--base: a URL is needed");
-  int code = index_folder(index_out, folder);
-  uint64_t n = (uint64_t)argc;
-  struct virtual_file *file = tool_alloc(n, sizeof *file);
-  uint64_t gribs = 0;
-  for (uint64_t i = 0; code == TOOL_OK && i < n; i++) {
-    bool grib = false;
-    code = index_scan_file(&v, &file[i], argv[i], folder, &grib);
-    gribs += grib;
-    index_select(&file[i]);
-    index_rename(&file[i]);
+  int code = index_folder(index_out, x->folder);
+  x->n = (uint64_t)argc;
+  x->file = tool_alloc(x->n, sizeof *x->file);
+  for (uint64_t i = 0; code == TOOL_OK && i < x->n; i++) {
+    code = index_scan_file(x, i, argv[i]);
+    if (x->gribs) continue;
+    index_select(&x->file[i]);
+    index_rename(&x->file[i]);
   }
-  if (code == TOOL_OK) code = gribs ? index_gribs(&v, file, argv, n, gribs) : index_join(file, n);
-  if (code == TOOL_OK) code = index_finish(&v, &file[0]);
-  for (uint64_t i = 0; i < n; i++) virtual_file_free(&file[i]);
-  insitu__mem_free(file);
-  virtual_archive_free(&v);
+  if (code == TOOL_OK && x->gribs) {
+    grib_scan_end(&x->grib);
+    index_select(&x->file[0]);
+    index_rename(&x->file[0]);
+  } else if (code == TOOL_OK) code = index_join(x->file, x->n);
+  if (code == TOOL_OK) code = index_finish(x, &x->file[0]);
+  grib_free(&x->grib);
+  for (uint64_t i = 0; i < x->n; i++) virtual_file_free(&x->file[i]);
+  insitu__mem_free(x->file);
+  virtual_archive_free(&x->v);
+  bytes_end();
+  insitu__mem_free(x);
   return code;
 }
 
@@ -283,21 +378,35 @@ static const struct tool_option index_options[] = {
     {"rename", 0, "LIST", "new names of arrays and axes, as in UWND=uwnd,TIME=time",
         &index_rename_value},
     {"rows", 0, "N", "rows in a chunk of contiguous data (about 1 MiB)", &index_rows_value},
+    {"match", 0, "REGEX", "of GRIB: only messages whose line in FILE.idx matches, as ':TMP:2 m '",
+        &index_match_value},
     {"base", 0, "URL", "where readers find the files, as in s3://bucket/folder", &index_base_value},
-    {"any-order", 0, NULL, "let the joined axis go back or overlap", &index_any_order_value}};
+    {"unasked", 0, NULL, "do not ask --base what guards the files there: their sizes alone do",
+        &index_unasked_value},
+    {"any-order", 0, NULL, "let the joined axis go back or overlap", &index_any_order_value},
+    {"verbose", 'v', NULL, "requests and bytes of each file in a store, to stderr",
+        &index_verbose_value},
+    TOOL_STORE_OPTIONS};
 static const struct tool_command index_command = {.name = "index",
     .arguments = "FILE ... --out NAME.insitu [options]",
     .summary = "NetCDF, HDF5, GRIB files and Zarr archives as one archive, without a copy",
     .details =
         "Scans files once, and writes where each chunk lies. The index then opens like any "
         "archive, and chunks\n"
-        "are read from the files themselves. It has size and time of each file: what has changed "
-        "since is\n"
-        "refused. Several files are joined along an axis; their lengths may differ.\n\n"
-        "examples:\n"
+        "are read from the files themselves. Files lie on this machine or in a store (http, https, "
+        "s3, gs, az),\n"
+        "of which only what describes the data is read, by ranges. The index has size and ETag or "
+        "time of each\n"
+        "file: what has changed since is refused. With --base and copies on this machine, size and "
+        "ETag are those\n"
+        "that the URL tells. Several files are joined along an axis; their lengths may differ. Of "
+        "GRIB the\n"
+        "inventory FILE.idx is used where it lies beside FILE.\n\n" TOOL_STORE_HELP "examples:\n"
         "  insitu index winds.nc -o winds.insitu\n"
         "  insitu index era5-*.nc -o era5.insitu --arrays t2m,u10\n"
         "  insitu index 19*.zarr --join time -o all.insitu\n"
+        "  insitu index s3://bucket/era5/2020.nc s3://bucket/era5/2021.nc -o era5.insitu\n"
+        "  insitu index https://host/gfs.t00z.pgrb2.0p25.f000 -o t2m.insitu --match ':TMP:2 m '\n"
         "  insitu index a.nc -o a.insitu --base s3://bucket/folder\n",
     .options = index_options,
     .n_options = TOOL_COUNT(index_options),

@@ -5,14 +5,17 @@
  *   messages --parameter, type of level, grid, type of step--> variables
  *     --dates, steps, members, levels--> axes, those with one value left out but for time
  *
- * FILE.idx, where it is there, says where messages begin (as NOAA's inventories do); else the
- * messages' own lengths do. */
+ * FILE.idx, where it is there, says where messages begin (as NOAA's inventories do), so that those
+ * of a file in a store are fetched many at once; and --match chooses messages by its lines. Else
+ * each message's length says where the next one begins. */
 #ifdef INSITU_TOOL_ECCODES
 #include <eccodes.h>
+#include <regex.h>
 
 enum {
   GRIB_MAX_MESSAGES = 1 << 22,
   GRIB_MAX_HEAD = 1 << 20, /* bytes of a message's sections before its data */
+  GRIB_USUAL_HEAD = 1024,  /* of most messages: what is fetched ahead */
   GRIB_AXES = 4            /* date, step, member, level */
 };
 enum { GRIB_DATE, GRIB_STEP, GRIB_MEMBER, GRIB_LEVEL };
@@ -33,7 +36,8 @@ struct grib_variable {
 };
 struct grib_grid {
   char id[40];
-  char *name[2]; /* of its axes */
+  double *value[2]; /* growing arrays: latitudes, longitudes of a regular one */
+  char *name[2];    /* of its axes */
 };
 struct grib_scan {
   struct virtual_archive *v;
@@ -41,10 +45,8 @@ struct grib_scan {
   struct grib_message *message; /* growing arrays */
   struct grib_variable *variable;
   struct grib_grid *grid;
-  char **paths;     /* of all files, by their targets */
-  const char *path; /* of the file at hand */
-  int fd;
-  uint64_t target, size;
+  struct bytes *b; /* the file at hand */
+  uint64_t target;
 };
 
 /* ---- messages ---- */
@@ -56,23 +58,23 @@ static const char *grib_head(
   unsigned char section[5], start[16];
   uint64_t where = at + 16, room = GRIB_MAX_HEAD;
   unsigned fields = 0;
-  if (!index_read(s->fd, start, 16, at) || memcmp(start, "GRIB", 4))
-    return "no message begins there";
+  if (!bytes_read(s->b, start, 16, at)) return s->b->err.message;
+  if (memcmp(start, "GRIB", 4)) return "no message begins there";
   *length = start[7] == 1 ? index_load(start + 4, 3, true) : index_load(start + 8, 8, true);
-  if (*length < 24 || *length > s->size - at) {
+  if (*length < 24 || *length > s->b->size - at) {
     *length = 0;
     return "it is cut off: fetch the file again";
   }
   if (start[7] == 1) { /* of GRIB 1 all is read: its sections say less */
     *head = tool_alloc(*n = *length, 1);
-    return index_read(s->fd, *head, *n, at) ? NULL : strerror(errno);
+    return bytes_read(s->b, *head, *n, at) ? NULL : s->b->err.message;
   }
   if (start[7] != 2) return "its edition is neither 1 nor 2";
   *head = tool_alloc(room, 1);
   memcpy(*head, start, 16);
   for (*n = 16; where + 4 < at + *length;) {
     uint64_t bytes;
-    if (!index_read(s->fd, section, 5, where)) return strerror(errno);
+    if (!bytes_read(s->b, section, 5, where)) return s->b->err.message;
     if (!memcmp(section, "7777", 4)) break;
     bytes = index_load(section, 4, true);
     if (bytes < 5 || bytes > at + *length - where) return "a section is longer than the message";
@@ -80,7 +82,7 @@ static const char *grib_head(
     if (fields == 0 && section[4] < 6) {
       if (*n + bytes + 32 > room)
         return "its sections before the data are longer than GRIB_MAX_HEAD";
-      if (!index_read(s->fd, *head + *n, bytes, where)) return strerror(errno);
+      if (!bytes_read(s->b, *head + *n, bytes, where)) return s->b->err.message;
       *n += bytes;
     }
     where += bytes;
@@ -139,8 +141,43 @@ static const char *grib_layout(codes_handle *h, struct grib_variable *x) {
   x->columns = 0;
   return NULL;
 }
+/* The latitudes or longitudes of a regular grid, as its rows or columns go. */
+static double *grib_distinct(codes_handle *h, bool latitudes, uint64_t n) {
+  double *list = NULL, *all = NULL;
+  size_t count = 0;
+  const char *key = latitudes ? "latitudes" : "longitudes";
+  if (codes_get_size(h, key, &count) || !count || count % n) return NULL;
+  all = tool_alloc(count, sizeof *all);
+  bool ok = codes_get_double_array(h, key, all, &count) == 0;
+  for (uint64_t i = 0; ok && i < n; i++)
+    if (!INSITU__ARRAY_PUSH(list, all[latitudes ? i * (count / n) : i])) tool_no_memory();
+  insitu__mem_free(all);
+  return list;
+}
+/* Notes the grid of a variable and, where it is regular, its latitudes and longitudes, which the
+ * whole message tells. NULL, or what is wrong. */
+static const char *grib_note_grid(
+    struct grib_scan *s, const struct grib_variable *x, uint64_t at, uint64_t length) {
+  struct grib_grid g = {.name = {NULL, NULL}};
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->grid); i++)
+    if (!strcmp(s->grid[i].id, x->grid)) return NULL;
+  snprintf(g.id, sizeof g.id, "%s", x->grid);
+  if (x->regular) {
+    unsigned char *bytes = tool_alloc(length, 1);
+    bool ok = bytes_read(s->b, bytes, length, at);
+    codes_handle *h = ok ? codes_handle_new_from_message(NULL, bytes, length) : NULL;
+    for (int k = 0; h && k < 2; k++)
+      g.value[k] = grib_distinct(h, k == 0, k == 0 ? x->rows : x->columns);
+    if (h) codes_handle_delete(h);
+    insitu__mem_free(bytes);
+    if (!ok) return s->b->err.message;
+  }
+  if (!INSITU__ARRAY_PUSH(s->grid, g)) tool_no_memory();
+  return NULL;
+}
 /* The variable that a message is of, found or added. NULL, or what is wrong. */
-static const char *grib_variable(struct grib_scan *s, codes_handle *h, unsigned *number) {
+static const char *grib_variable(
+    struct grib_scan *s, codes_handle *h, uint64_t at, uint64_t length, unsigned *number) {
   struct grib_variable x = {.rows = 0};
   grib_name(h, x.name, sizeof x.name);
   grib_text(h, "typeOfLevel", x.level_type, sizeof x.level_type);
@@ -156,6 +193,7 @@ static const char *grib_variable(struct grib_scan *s, codes_handle *h, unsigned 
     return NULL;
   }
   const char *why = grib_layout(h, &x);
+  if (!why) why = grib_note_grid(s, &x, at, length);
   if (why) return why;
   if (INSITU__ARRAY_LEN(s->variable) >= 4096) return "more than 4096 variables";
   grib_text(h, "units", x.units, sizeof x.units);
@@ -200,7 +238,7 @@ static const char *grib_read(struct grib_scan *s, uint64_t at, uint64_t *length)
   codes_handle *h = why ? NULL : codes_handle_new_from_message_copy(NULL, head, n);
   if (!why && !h) why = "eccodes cannot read it";
   m.length = *length;
-  if (!why) why = grib_variable(s, h, &m.variable);
+  if (!why) why = grib_variable(s, h, at, m.length, &m.variable);
   if (!why && !grib_times(h, &m.at[GRIB_DATE], &m.at[GRIB_STEP])) why = "its date is none";
   if (!why) {
     struct grib_variable *x = &s->variable[m.variable];
@@ -218,51 +256,99 @@ static const char *grib_read(struct grib_scan *s, uint64_t at, uint64_t *length)
   insitu__mem_free(head);
   return why;
 }
-/* Offsets of messages from FILE.idx: lines "number:offset:...", of which a message with several
- * fields has several. NULL: there is no such file. */
-static uint64_t *grib_inventory(const char *path, int *code) {
-  char name[PATH_MAX + 8], *text = NULL;
-  uint64_t n = 0, *offset = NULL;
-  snprintf(name, sizeof name, "%s.idx", path);
-  if (access(name, R_OK)) return NULL;
-  *code = config_read_file(name, &text, &n);
-  for (char *p = text; *code == TOOL_OK && p && *p;) {
-    char *end = strchrnul(p, '\n'), *colon = memchr(p, ':', (size_t)(end - p)), *stop;
-    uint64_t at = colon ? strtoull(colon + 1, &stop, 10) : 0;
-    uint64_t count = INSITU__ARRAY_LEN(offset);
-    if (!colon || stop == colon + 1 || *stop != ':' || (count && at < offset[count - 1]))
-      *code =
-          tool_fail("%s: '%.*s' is no line of an inventory (number:offset:...); remove the file, "
-                    "or make it again",
-              name, (int)insitu__base_min(60, (uint64_t)(end - p)), p);
-    else if ((!count || at != offset[count - 1]) && !INSITU__ARRAY_PUSH(offset, at))
-      tool_no_memory();
-    p = end + (*end == '\n');
+/* The lines of FILE.idx. A file without one has none; what else keeps one from being read is told,
+ * and no more than that. */
+static int grib_inventory(
+    struct grib_scan *s, const char *path, char **text, struct inventory_line **line) {
+  insitu_error err = {0};
+  uint64_t n;
+  insitu_status status = bytes_text(path, ".idx", text, &n, &err);
+  if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH || status == INSITU_E_HTTP) {
+    if (index_match_value)
+      return tool_fail("%s: --match chooses by the lines of its inventory FILE.idx: %s", s->b->name,
+          err.message[0] ? err.message : "there is none");
+    if (status != INSITU_E_NOTFOUND)
+      tool_fail("%s: its .idx is not used: %s", s->b->name, err.message);
+    return TOOL_OK;
   }
-  insitu__mem_free(text);
-  return offset;
+  if (status < 0) return tool_fail_error(&err);
+  status = inventory_parse(*text, n, line, &err);
+  if (!status && !INSITU__ARRAY_LEN(*line))
+    status = insitu__error_set(&err, INSITU_E_FORMAT, "it is empty; remove it");
+  return status < 0 ? tool_fail("%s.idx: %s", s->b->name, err.message) : TOOL_OK;
 }
-/* All messages of a file. An exit code. */
-static int grib_file(struct grib_scan *s) {
+/* Leaves the lines that --match does not match out, and all but one of each message. */
+static int grib_choose(struct grib_scan *s, struct inventory_line *line) {
+  uint64_t n = INSITU__ARRAY_LEN(line), kept = 0;
+  regex_t match;
+  int error = regcomp(&match, index_match_value ? index_match_value : "", REG_EXTENDED | REG_NOSUB);
+  if (error) {
+    char why[200];
+    regerror(error, &match, why, sizeof why);
+    return tool_usage_error("--match '%s': %s", index_match_value, why);
+  }
+  for (uint64_t i = 0; i < n; i++) {
+    char *text = insitu__mem_text(line[i].text, line[i].n);
+    if (!text) tool_no_memory();
+    bool wanted = !index_match_value || !regexec(&match, text, 0, NULL, 0);
+    insitu__mem_free(text);
+    if (wanted && (!kept || line[i].offset != line[kept - 1].offset)) line[kept++] = line[i];
+  }
+  regfree(&match);
+  if (n) insitu__array_header(line)->length = kept;
+  if (n && !kept)
+    return tool_fail("%s.idx: no line of it matches --match '%s'", s->b->name, index_match_value);
+  return TOOL_OK;
+}
+/* Reads the message at `at`; *length: of it. An exit code. */
+static int grib_message(struct grib_scan *s, uint64_t at, bool inventory, uint64_t *length) {
+  const char *other = inventory ? "; its .idx may be of another file" : "";
+  if (at >= s->b->size || s->b->size - at <= 16)
+    return tool_fail("%s: byte %" PRIu64 ": the file ends before%s", s->b->name, at, other);
+  const char *why = grib_read(s, at, length);
+  if (s->b->err.status < 0) return tool_fail_error(&s->b->err);
+  if (why && !*length) return tool_fail("%s: byte %" PRIu64 ": %s%s", s->b->name, at, why, other);
+  if (why)
+    virtual_leave_out(s->v, s->f, s->b->name, "the message at byte %" PRIu64 ": %s", at, why);
+  if (INSITU__ARRAY_LEN(s->message) > GRIB_MAX_MESSAGES)
+    return tool_fail("more than GRIB_MAX_MESSAGES messages; index fewer files at once");
+  return TOOL_OK;
+}
+/* The messages that an inventory names. An exit code. */
+static int grib_listed(struct grib_scan *s, const struct inventory_line *line) {
+  uint64_t n = INSITU__ARRAY_LEN(line), length;
+  struct bytes_range *range = tool_alloc(n, sizeof *range);
   int code = TOOL_OK;
-  uint64_t *offset = grib_inventory(s->path, &code), i = 0, at = offset ? offset[0] : 0, length;
-  tool_progress_begin(s->size, "B");
-  while (code == TOOL_OK && at + 16 < s->size) {
-    const char *why = grib_read(s, at, &length);
-    if (why && !length)
-      code = tool_fail("%s: byte %" PRIu64 ": %s%s", s->path, at, why,
-          offset ? "; its .idx may be of another file" : "");
-    else if (why)
-      virtual_leave_out(s->v, s->f, s->path, "the message at byte %" PRIu64 ": %s", at, why);
-    if (INSITU__ARRAY_LEN(s->message) > GRIB_MAX_MESSAGES)
-      code = tool_fail("more than GRIB_MAX_MESSAGES messages; index fewer files at once");
-    at += length;
-    if (offset && ++i >= INSITU__ARRAY_LEN(offset)) break;
-    if (offset) at = offset[i];
+  for (uint64_t i = 0; i < n; i++) range[i] = (struct bytes_range){line[i].offset, GRIB_USUAL_HEAD};
+  for (uint64_t i = 0, ahead = 0; code == TOOL_OK && i < n; i++) {
+    if (i == ahead) ahead += bytes_want(s->b, range + i, n - i);
+    code = grib_message(s, line[i].offset, true, &length);
+    tool_progress(line[i].offset);
+  }
+  insitu__mem_free(range);
+  return code;
+}
+/* All messages of a file, of which v's last target is. An exit code. */
+static int grib_scan_file(struct grib_scan *s, struct virtual_archive *v, struct virtual_file *f,
+    struct bytes *b, const char *path, uint64_t target) {
+  struct inventory_line *line = NULL;
+  char *text = NULL;
+  uint64_t length = 0;
+  s->v = v;
+  s->f = f;
+  s->b = b;
+  s->target = target;
+  int code = grib_inventory(s, path, &text, &line);
+  if (code == TOOL_OK) code = grib_choose(s, line);
+  tool_progress_begin(b->size, "B");
+  if (code == TOOL_OK && line) code = grib_listed(s, line);
+  for (uint64_t at = 0; code == TOOL_OK && !line && at + 16 < b->size; at += length) {
+    code = grib_message(s, at, false, &length);
     tool_progress(at);
   }
   tool_progress_end();
-  INSITU__ARRAY_FREE(offset);
+  INSITU__ARRAY_FREE(line);
+  insitu__mem_free(text);
   return code;
 }
 
@@ -327,58 +413,30 @@ static void grib_all_points(struct grib_scan *s, const struct grib_variable *x, 
   a->ref = tool_alloc(1, sizeof *a->ref);
   a->ref[0] = virtual_ref(m->offset, m->length, m->target);
 }
-/* The latitudes or longitudes of a regular grid, as its rows or columns go. */
-static double *grib_distinct(codes_handle *h, bool latitudes, uint64_t n) {
-  double *list = NULL, *all = NULL;
-  size_t count = 0;
-  const char *key = latitudes ? "latitudes" : "longitudes";
-  if (codes_get_size(h, key, &count) || !count || count % n) return NULL;
-  all = tool_alloc(count, sizeof *all);
-  bool ok = codes_get_double_array(h, key, all, &count) == 0;
-  for (uint64_t i = 0; ok && i < n; i++)
-    if (!INSITU__ARRAY_PUSH(list, all[latitudes ? i * (count / n) : i])) tool_no_memory();
-  insitu__mem_free(all);
-  return list;
-}
-/* Names and coordinates of a grid's axes. NULL: the message cannot be read. */
+/* Names and coordinates of a grid's axes, made when the first variable needs them. */
 static const struct grib_grid *grib_grid(struct grib_scan *s, const struct grib_variable *x) {
   static const char *const attributes[] = {
       "{\"units\":\"degrees_north\",\"standard_name\":\"latitude\"}",
       "{\"units\":\"degrees_east\",\"standard_name\":\"longitude\"}"};
   static const char *const points[] = {"latitude", "longitude"};
-  struct grib_grid g = {.name = {NULL, NULL}};
-  const struct grib_message *m = &s->message[x->first];
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->grid); i++)
-    if (!strcmp(s->grid[i].id, x->grid)) return &s->grid[i];
-  snprintf(g.id, sizeof g.id, "%s", x->grid);
-  if (x->regular) {
-    unsigned char *bytes = tool_alloc(m->length, 1);
-    int fd = open(s->paths[m->target], O_RDONLY | O_CLOEXEC);
-    bool ok = fd >= 0 && index_read(fd, bytes, m->length, m->offset);
-    codes_handle *h = ok ? codes_handle_new_from_message(NULL, bytes, m->length) : NULL;
-    for (int k = 0; h && k < 2; k++) {
-      double *list = grib_distinct(h, k == 0, k == 0 ? x->rows : x->columns);
-      if (list) g.name[k] = grib_coordinate(s, points[k], list, attributes[k]);
-      INSITU__ARRAY_FREE(list);
-    }
-    if (h) codes_handle_delete(h);
-    if (fd >= 0) close(fd);
-    insitu__mem_free(bytes);
-  }
-  if (!g.name[0] || !g.name[1]) {
+  struct grib_grid *g = s->grid;
+  while (strcmp(g->id, x->grid)) g++; /* grib_note_grid has noted all */
+  if (g->name[0]) return g;
+  for (int k = 0; k < 2; k++)
+    if (g->value[k]) g->name[k] = grib_coordinate(s, points[k], g->value[k], attributes[k]);
+  if (!g->name[0] || !g->name[1]) {
     static const char *const two[] = {"y", "x"};
+    uint64_t number = (uint64_t)(g - s->grid);
     for (int k = 0; k < 2; k++) {
       struct insitu__text_buffer b = {0};
-      insitu__mem_free(g.name[k]);
-      uint64_t number = INSITU__ARRAY_LEN(s->grid);
+      insitu__mem_free(g->name[k]);
       insitu__text_buffer_printf(&b, number ? "%s_%" PRIu64 : "%s",
           !x->columns ? "values" : two[x->columns_first ? 1 - k : k], number + 1);
-      g.name[k] = virtual_take(&b);
+      g->name[k] = virtual_take(&b);
     }
-    for (int k = 0; k < 2; k++) grib_all_points(s, x, points[k], g.name, attributes[k]);
+    for (int k = 0; k < 2; k++) grib_all_points(s, x, points[k], g->name, attributes[k]);
   }
-  if (!INSITU__ARRAY_PUSH(s->grid, g)) tool_no_memory();
-  return &s->grid[INSITU__ARRAY_LEN(s->grid) - 1];
+  return g;
 }
 static char *grib_attributes(const struct grib_variable *x) {
   struct insitu__text_buffer b = {0};
@@ -513,34 +571,35 @@ static void grib_free(struct grib_scan *s) {
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->variable); i++)
     for (int k = 0; k < GRIB_AXES; k++) INSITU__ARRAY_FREE(s->variable[i].value[k]);
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->grid); i++)
-    for (int k = 0; k < 2; k++) insitu__mem_free(s->grid[i].name[k]);
+    for (int k = 0; k < 2; k++) {
+      insitu__mem_free(s->grid[i].name[k]);
+      INSITU__ARRAY_FREE(s->grid[i].value[k]);
+    }
   INSITU__ARRAY_FREE(s->variable);
   INSITU__ARRAY_FREE(s->message);
   INSITU__ARRAY_FREE(s->grid);
 }
-/* All messages of all files make one set of variables. path[i] is target i. */
-static int grib_scan(struct virtual_archive *v, struct virtual_file *f, char **path, uint64_t n) {
-  struct grib_scan s = {.v = v, .f = f, .paths = path};
-  int code = TOOL_OK;
-  for (uint64_t i = 0; code == TOOL_OK && i < n; i++) {
-    s.path = path[i];
-    s.target = i;
-    s.size = v->target[i].size;
-    s.fd = open(path[i], O_RDONLY | O_CLOEXEC);
-    code = s.fd < 0 ? tool_fail("%s: %s", path[i], strerror(errno)) : grib_file(&s);
-    if (s.fd >= 0) close(s.fd);
-  }
-  for (uint64_t i = 0; code == TOOL_OK && i < INSITU__ARRAY_LEN(s.variable); i++)
-    if (s.variable[i].messages) grib_add(&s, (unsigned)i);
-  grib_free(&s);
-  return code;
+/* All messages of all files make one set of variables. */
+static void grib_scan_end(struct grib_scan *s) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->variable); i++)
+    if (s->variable[i].messages) grib_add(s, (unsigned)i);
 }
 #else
-static int grib_scan(struct virtual_archive *v, struct virtual_file *f, char **path, uint64_t n) {
-  (void)v, (void)f, (void)n;
+struct grib_scan {
+  char none;
+};
+static int grib_scan_file(struct grib_scan *s, struct virtual_archive *v, struct virtual_file *f,
+    struct bytes *b, const char *path, uint64_t target) {
+  (void)s, (void)v, (void)f, (void)path, (void)target, (void)inventory_parse;
   return tool_fail(
       "%s is a GRIB file, and this insitu was built without eccodes; install it (apt-get "
       "install libeccodes-dev, dnf install eccodes-devel) and run make tools",
-      path[0]);
+      b->name);
+}
+static void grib_scan_end(struct grib_scan *s) {
+  (void)s;
+}
+static void grib_free(struct grib_scan *s) {
+  (void)s;
 }
 #endif

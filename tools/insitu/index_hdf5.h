@@ -13,11 +13,15 @@
 
 /* ---- the driver ---- */
 
+/* Bytes of one request for metadata in a store: groups, B-trees and heaps lie beside each other. */
+enum { HDF5_LEAST = 64 << 10 };
+
 struct hdf5_driver {
   H5FD_t pub;
-  int fd;
-  haddr_t eoa, eof;
+  struct bytes *b;
+  haddr_t eoa;
 };
+static struct bytes *hdf5_bytes; /* of the file that is scanned */
 /* While `on`, reads of raw data are noted, not done. One file is scanned at a time. */
 static struct {
   bool on;
@@ -26,21 +30,14 @@ static struct {
 } hdf5_probe;
 
 static H5FD_t *hdf5_driver_open(const char *name, unsigned flags, hid_t fapl, haddr_t most) {
-  struct hdf5_driver *d = calloc(1, sizeof *d);
-  struct stat st;
   (void)flags, (void)fapl, (void)most;
+  /* the library opens the files of links by their names, and has no other file from here */
+  struct hdf5_driver *d = strcmp(name, hdf5_bytes->name) ? NULL : calloc(1, sizeof *d);
   if (!d) return NULL;
-  d->fd = open(name, O_RDONLY | O_CLOEXEC);
-  if (d->fd >= 0 && fstat(d->fd, &st) == 0) {
-    d->eof = (haddr_t)st.st_size;
-    return &d->pub;
-  }
-  if (d->fd >= 0) close(d->fd);
-  free(d);
-  return NULL;
+  d->b = hdf5_bytes;
+  return &d->pub;
 }
 static herr_t hdf5_driver_close(H5FD_t *f) {
-  close(((struct hdf5_driver *)(void *)f)->fd);
   free(f);
   return 0;
 }
@@ -60,7 +57,7 @@ static herr_t hdf5_driver_set_eoa(H5FD_t *f, H5FD_mem_t type, haddr_t at) {
 }
 static haddr_t hdf5_driver_get_eof(const H5FD_t *f, H5FD_mem_t type) {
   (void)type;
-  return ((const struct hdf5_driver *)(const void *)f)->eof;
+  return (haddr_t)((const struct hdf5_driver *)(const void *)f)->b->size;
 }
 static herr_t hdf5_driver_read(
     H5FD_t *f, H5FD_mem_t type, hid_t dxpl, haddr_t at, size_t n, void *to) {
@@ -72,9 +69,9 @@ static herr_t hdf5_driver_read(
     hdf5_probe.n = n;
     return 0;
   }
-  uint64_t have = at < d->eof ? insitu__base_min(n, d->eof - at) : 0;
+  uint64_t have = at < d->b->size ? insitu__base_min(n, d->b->size - at) : 0;
   memset((char *)to + have, 0, (size_t)(n - have)); /* behind the end, as HDF5's own drivers do */
-  return index_read(d->fd, to, have, at) ? 0 : -1;
+  return bytes_read(d->b, to, have, at) ? 0 : -1;
 }
 static herr_t hdf5_driver_write(
     H5FD_t *f, H5FD_mem_t type, hid_t dxpl, haddr_t at, size_t n, const void *from) {
@@ -125,6 +122,7 @@ static const char *hdf5_why(void) {
 struct hdf5_scan {
   struct virtual_archive *v;
   struct virtual_file *f;
+  struct bytes *b;
   uint64_t target;
   char *dimension[1024]; /* NetCDF-4: names of dimensions by their numbers */
   haddr_t *seen;         /* growing array: objects that were scanned: links may make rings */
@@ -590,6 +588,7 @@ static const char *hdf5_chunk(struct hdf5_scan *s, struct hdf5_dataset *d, struc
   hdf5_probe.reads = 0;
   herr_t status = H5Dread_chunk(d->id, H5P_DEFAULT, at, &mask, d->room);
   hdf5_probe.on = false;
+  if (s->b->err.status < 0) return s->b->err.message;
   if (status < 0) return hdf5_why();
   if (hdf5_probe.reads != 1 || hdf5_probe.n != size)
     return "the library reads it in several pieces";
@@ -627,8 +626,9 @@ static bool hdf5_chunks(struct hdf5_scan *s, struct hdf5_dataset *d, struct virt
     bool partial = edge && (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS);
     const char *why = hdf5_chunk(s, d, a, at, partial, &a->ref[i]);
     tool_progress(i + 1);
-    if (!why) continue;
-    virtual_leave_out(s->v, s->f, a->path, "chunk %" PRIu64 ": %s", i, why);
+    if (!why && s->b->err.status >= 0) continue;
+    if (s->b->err.status >= 0)
+      virtual_leave_out(s->v, s->f, a->path, "chunk %" PRIu64 ": %s", i, why);
     tool_progress_end();
     return false;
   }
@@ -746,7 +746,8 @@ static void hdf5_add_dataset(struct hdf5_scan *s, hid_t id, const char *path) {
   struct virtual_array *a = virtual_add_array(s->f, path);
   uint64_t before = s->v->left_out;
   if (!hdf5_describe(s, &d, a)) {
-    if (s->v->left_out == before) virtual_leave_out(s->v, s->f, path, "%s", hdf5_why());
+    if (s->v->left_out == before && s->b->err.status >= 0)
+      virtual_leave_out(s->v, s->f, path, "%s", hdf5_why());
     virtual_drop_last(s->f);
   }
   insitu__mem_free(d.room);
@@ -800,7 +801,11 @@ static herr_t hdf5_link(hid_t group, const char *name, const H5L_info_t *link, v
         s->f->name, path);
     return -1;
   }
-  hid_t id = H5Oopen(group, name, H5P_DEFAULT);
+  hid_t id = s->b->err.status < 0 ? -1 : H5Oopen(group, name, H5P_DEFAULT);
+  if (s->b->err.status < 0) { /* reading failed, which is no fault of the file's */
+    if (id >= 0) H5Oclose(id);
+    return -1;
+  }
   if (id < 0) {
     if (!v->dimensions)
       virtual_leave_out(s->v, s->f, path,
@@ -823,25 +828,31 @@ static void hdf5_tree(struct hdf5_scan *s, hid_t root, bool dimensions) {
   struct hdf5_visit v = {s, "", dimensions, 0};
   INSITU__ARRAY_FREE(s->seen);
   hdf5_seen(s, root);
-  if (H5Literate(root, H5_INDEX_NAME, H5_ITER_INC, NULL, hdf5_link, &v) < 0 && s->code == TOOL_OK)
+  bool ok = H5Literate(root, H5_INDEX_NAME, H5_ITER_INC, NULL, hdf5_link, &v) >= 0;
+  if (s->code == TOOL_OK && s->b->err.status < 0) s->code = tool_fail_error(&s->b->err);
+  else if (!ok && s->code == TOOL_OK)
     s->code = tool_fail("%s: %s; the file is damaged", s->f->name, hdf5_why());
 }
 static int hdf5_scan(
-    struct virtual_archive *v, struct virtual_file *f, const char *path, uint64_t target) {
-  struct hdf5_scan s = {.v = v, .f = f, .target = target};
+    struct virtual_archive *v, struct virtual_file *f, struct bytes *b, uint64_t target) {
+  struct hdf5_scan s = {.v = v, .f = f, .b = b, .target = target};
+  hdf5_bytes = b;
+  b->least = HDF5_LEAST;
   H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
   hid_t access = hdf5_access();
-  hid_t file = access < 0 ? -1 : H5Fopen(path, H5F_ACC_RDONLY, access);
+  hid_t file = access < 0 ? -1 : H5Fopen(b->name, H5F_ACC_RDONLY, access);
   hid_t root = file < 0 ? -1 : H5Gopen2(file, "/", H5P_DEFAULT);
-  if (root < 0) {
+  if (b->err.status < 0) {
+    s.code = tool_fail_error(&b->err);
+  } else if (root < 0) {
     s.code =
         tool_fail("%s: %s; the file is damaged or cut off: fetch it again", f->name, hdf5_why());
   } else {
     virtual_add_group(f, "", hdf5_attributes(root));
     hdf5_tree(&s, root, true);
     if (s.code == TOOL_OK) hdf5_tree(&s, root, false);
-    H5Gclose(root);
   }
+  if (root >= 0) H5Gclose(root);
   if (file >= 0) H5Fclose(file);
   if (access >= 0) H5Pclose(access);
   for (size_t i = 0; i < TOOL_COUNT(s.dimension); i++) insitu__mem_free(s.dimension[i]);
@@ -850,8 +861,8 @@ static int hdf5_scan(
 }
 #else
 static int hdf5_scan(
-    struct virtual_archive *v, struct virtual_file *f, const char *path, uint64_t target) {
-  (void)v, (void)path, (void)target;
+    struct virtual_archive *v, struct virtual_file *f, struct bytes *b, uint64_t target) {
+  (void)v, (void)b, (void)target;
   return tool_fail(
       "%s is an HDF5 file, and this insitu was built without the HDF5 library; install "
       "it (apt-get install libhdf5-dev, dnf install hdf5-devel) and run make tools",

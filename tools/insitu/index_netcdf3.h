@@ -63,36 +63,33 @@ static void netcdf3_add(struct virtual_archive *v, struct virtual_file *f, const
   for (unsigned k = 0; k < a->ndim; k++) a->chunk[k] = insitu__base_max(1, a->shape[k]);
 }
 /* Reads the header, however long it is, into memory that *bytes owns. */
-static int netcdf3_open(int fd, uint64_t size, const char *name, struct netcdf3 *n, void **bytes) {
+static int netcdf3_open(struct bytes *b, struct netcdf3 *n, void **bytes) {
   bool truncated = true;
   for (uint64_t have = 64 << 10; truncated; have *= 4) {
     insitu_error err = {0};
-    have = insitu__base_min(have, insitu__base_min(size, NETCDF3_MAX_HEADER));
+    have = insitu__base_min(have, insitu__base_min(b->size, NETCDF3_MAX_HEADER));
     insitu__mem_free(*bytes);
     *bytes = tool_alloc(have + 1, 1);
-    if (!index_read(fd, *bytes, have, 0)) return tool_fail("%s: %s", name, strerror(errno));
-    if (netcdf3_parse(n, *bytes, have, size, &truncated, &err) < 0)
-      return tool_fail("%s: %s", name, err.message);
+    if (!bytes_read(b, *bytes, have, 0)) return tool_fail_error(&b->err);
+    if (netcdf3_parse(n, *bytes, have, b->size, &truncated, &err) < 0)
+      return tool_fail("%s: %s", b->name, err.message);
     if (truncated) netcdf3_free(n);
     if (truncated && have == NETCDF3_MAX_HEADER)
-      return tool_fail("%s: its header is longer than NETCDF3_MAX_HEADER (%d MiB)", name,
+      return tool_fail("%s: its header is longer than NETCDF3_MAX_HEADER (%d MiB)", b->name,
           NETCDF3_MAX_HEADER >> 20);
   }
   return TOOL_OK;
 }
 static int netcdf3_scan(
-    struct virtual_archive *v, struct virtual_file *f, const char *path, uint64_t target) {
+    struct virtual_archive *v, struct virtual_file *f, struct bytes *b, uint64_t target) {
   struct netcdf3 n = {.version = 0};
   void *bytes = NULL;
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return tool_fail("%s: %s", f->name, strerror(errno));
-  int code = netcdf3_open(fd, v->target[target].size, f->name, &n, &bytes);
+  int code = netcdf3_open(b, &n, &bytes);
   for (uint64_t i = 0; code == TOOL_OK && i < INSITU__ARRAY_LEN(n.variable); i++)
     netcdf3_add(v, f, &n, &n.variable[i], target);
   if (code == TOOL_OK) virtual_add_group(f, "", netcdf3_print_attributes(n.attribute));
-  if (code == TOOL_OK) code = index_settle(f, fd);
+  if (code == TOOL_OK) code = index_settle(f, b);
   netcdf3_free(&n);
   insitu__mem_free(bytes);
-  close(fd);
   return code;
 }

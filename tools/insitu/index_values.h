@@ -1,6 +1,8 @@
 /* What the scans of insitu index share: values as JSON, types, and small arrays that are read into
  * the index, since a read of its own for each of their chunks costs more than their bytes. */
 
+static const char *index_match_value; /* --match */
+
 enum {
   INDEX_SMALL = 64 << 10,       /* bytes of an array of at most one axis that goes into the index */
   INDEX_COORDINATE = 16 << 20,  /* of one that has its axis' name */
@@ -120,39 +122,39 @@ static void index_set_values(struct virtual_array *a, unsigned char *bytes, uint
   a->codecs = NULL;
   for (unsigned i = 0; i < a->ndim; i++) a->chunk[i] = insitu__base_max(1, a->shape[i]);
 }
-static bool index_read(int fd, void *to, uint64_t n, uint64_t at) {
-  for (uint64_t got = 0; got < n;) {
-    ssize_t k = pread(fd, (char *)to + got, (size_t)(n - got), (off_t)(at + got));
-    if (k < 0 && errno == EINTR) continue;
-    if (k < 0) return false;
-    if (!k) errno = ENODATA;
-    if (!k) return false;
-    got += (uint64_t)k;
+/* Reads rows of an array that lie apart, those of a store many at once. */
+static bool index_read_rows(struct bytes *b, const struct virtual_array *a, unsigned char *to,
+    uint64_t rows, uint64_t row) {
+  struct bytes_range *range = tool_alloc(rows + 1, sizeof *range);
+  bool ok = true;
+  for (uint64_t i = 0; i < rows; i++)
+    range[i] = (struct bytes_range){a->offset + i * a->stride, row};
+  for (uint64_t i = 0, ahead = 0; ok && i < rows; i++) {
+    if (i == ahead) ahead += bytes_want(b, range + i, rows - i);
+    ok = bytes_read(b, to + i * row, row, range[i].at);
   }
-  return true;
+  insitu__mem_free(range);
+  return ok;
 }
 /* Reads the rows of a small array. An exit code. */
-static int index_read_values(struct virtual_array *a, int fd, const char *name) {
+static int index_read_values(struct virtual_array *a, struct bytes *b) {
   uint64_t rows = a->ndim ? a->shape[0] : 1, bytes = virtual_bytes(a),
            row = rows ? bytes / rows : 0;
   unsigned char *values = tool_alloc(bytes + 1, 1);
-  bool packed = rows <= 1 || a->stride == row, ok = true;
-  if (packed) ok = index_read(fd, values, bytes, a->offset);
-  for (uint64_t i = 0; !packed && ok && i < rows; i++)
-    ok = index_read(fd, values + i * row, row, a->offset + i * a->stride);
-  if (ok) {
+  bool packed = rows <= 1 || a->stride == row;
+  if (packed ? bytes_read(b, values, bytes, a->offset) : index_read_rows(b, a, values, rows, row)) {
     index_set_values(a, values, bytes);
     return TOOL_OK;
   }
   insitu__mem_free(values);
-  return tool_fail("%s: array '%s': %s; fetch the file again", name, a->path, strerror(errno));
+  return tool_fail("array '%s': %s", a->path, b->err.message);
 }
 /* All small arrays of a file that are rows. */
-static int index_settle(struct virtual_file *f, int fd) {
+static int index_settle(struct virtual_file *f, struct bytes *b) {
   int code = TOOL_OK;
   for (uint64_t i = 0; code == TOOL_OK && i < INSITU__ARRAY_LEN(f->array); i++) {
     struct virtual_array *a = f->array[i];
-    if (a->kind == VIRTUAL_RAW && index_is_small(a)) code = index_read_values(a, fd, f->name);
+    if (a->kind == VIRTUAL_RAW && index_is_small(a)) code = index_read_values(a, b);
   }
   return code;
 }
