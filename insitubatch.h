@@ -520,6 +520,8 @@
  *            know objects again
  *            tables of Icechunk's manifests: all, or as many as an    in inflight_bytes
  *            eighth of memory_budget holds
+ *            kerchunk's references: 16 to 24 bytes for each chunk,    in inflight_bytes
+ *            and what is inline; of an index 4 MiB, and its metadata
  *            fixed variables, in host memory whole pages of each;     fixed_bytes
  *            on devices                                               in device_bytes
  *            maps: 32 bytes for each run of samples that are joined   (insitu_loader_describe:
@@ -23996,6 +23998,7 @@ static bool insitu__refs_make_sparse(struct insitu__refs_table *t) {
   if (!other) return false;
   struct insitu__refs_cell *cell = insitu__refs_sort(t->cell, other, t->n, bits);
   insitu__mem_free(cell == other ? t->cell : other);
+  if (cell == other) t->cap = t->n;
   for (uint64_t i = 0; i < t->n; i++)
     if (i + 1 == t->n || cell[i].place != cell[i + 1].place) cell[kept++] = cell[i];
   t->cell = cell;
@@ -24041,6 +24044,22 @@ static bool insitu__refs_finish(struct insitu__refs *r) {
     if (!(dense ? insitu__refs_make_dense(t, product) : insitu__refs_make_sparse(t))) return false;
   }
   return insitu__refs_make_objects(r);
+}
+
+/* Bytes of memory that all of it takes. */
+static uint64_t insitu__refs_bytes(const struct insitu__refs *r) {
+  uint64_t sum = r->text.cap + r->bytes.cap + r->n_slots * sizeof *r->slot;
+  sum += INSITU__ARRAY_LEN(r->table) * sizeof *r->table;
+  sum += INSITU__ARRAY_LEN(r->found) * sizeof *r->found;
+  sum += r->n_objects * (sizeof *r->object + sizeof *r->sorted);
+  sum += INSITU__ARRAY_LEN(r->target) * (sizeof *r->target + (r->pin ? sizeof *r->pin : 0));
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->table); i++) {
+    const struct insitu__refs_table *t = &r->table[i];
+    if (t->kind == INSITU__REFS_DENSE) sum += t->n * sizeof *t->entry;
+    if (t->kind == INSITU__REFS_SPARSE) sum += t->cap * sizeof *t->cell;
+    if (t->kind == INSITU__REFS_PIECES) sum += t->n * sizeof *t->piece;
+  }
+  return sum;
 }
 
 /* -- look-up -- */
@@ -24163,6 +24182,11 @@ static void insitu__kerchunk_free(struct insitu__kerchunk *k) {
   insitu__text_json_free(&k->templates);
   insitu__mem_free(k->templates_text);
   memset(k, 0, sizeof *k);
+}
+
+/* Bytes of memory that reading takes, beside the references. */
+static uint64_t insitu__kerchunk_bytes(const struct insitu__kerchunk *k) {
+  return k->raw.cap + INSITU__ARRAY_LEN(k->url) * sizeof *k->url + k->n_slots * sizeof *k->slot;
 }
 
 static void insitu__kerchunk_init(struct insitu__kerchunk *k, struct insitu__refs *refs) {
@@ -24973,6 +24997,23 @@ static void insitu__refstore_finish_job(void *arg, unsigned worker) {
   if (!insitu__refs_finish(f->kerchunk->refs)) f->status = insitu__refs_no_memory(&f->error);
 }
 
+/* Refuses references that take more memory than there is for all, when `done` bytes of the file are
+ * in the tables. */
+static insitu_status insitu__refstore_fit(const struct insitu__store *s,
+    const struct insitu__kerchunk *k, uint64_t done, insitu_error *err) {
+  struct insitu__refstore *r = insitu__refstore_of(s);
+  uint64_t bytes = insitu__refs_bytes(&r->refs) + insitu__kerchunk_bytes(k), all = bytes;
+  const insitu_loader_desc *d = s->desc;
+  if (!d || d->plan_only || !d->memory_budget || bytes <= d->memory_budget) return INSITU_OK;
+  if (r->first.size != UINT64_MAX && r->first.size > done)
+    all = (uint64_t)((double)bytes * (double)r->first.size / (double)done);
+  return insitu__error_set(err, INSITU_E_BUDGET,
+      "its references take about %" PRIu64 " bytes of memory, memory_budget is %" PRIu64
+      "; raise memory_budget to %" PRIu64 " or more, or open an index of them, whose entries stay "
+      "in its file: `insitu refs`",
+      all, d->memory_budget, all + all / 8);
+}
+
 /* Reads the file, of which the first `have` bytes are in *buf, of *cap bytes, and the rest follows
  * if `more`. */
 static insitu_status insitu__refstore_json_await(struct insitu__store *s,
@@ -24984,6 +25025,7 @@ static insitu_status insitu__refstore_json_await(struct insitu__store *s,
     struct insitu__refstore_feed f = {.kerchunk = k, .text = *buf, .n = have, .final = final};
     insitu__reactor_work_await(s->reactor, insitu__refstore_feed_job, &f);
     if (f.status < 0) insitu__error_copy(err, &f.error);
+    if (!f.status) f.status = insitu__refstore_fit(s, k, at, err);
     if (f.status < 0 || final) return f.status;
     have -= f.used;
     memmove(*buf, *buf + f.used, have);
@@ -25689,6 +25731,14 @@ static insitu_status insitu__refstore_index_await(struct insitu__store *s, insit
   return INSITU_OK;
 }
 
+/* What the references take, and an index' pages. See struct insitu__store_ops. */
+static uint64_t insitu__refstore_keep(struct insitu__store *s, uint64_t most) {
+  const struct insitu__refstore *r = insitu__refstore_of(s);
+  uint64_t pages = r->pages ? INSITU__REFSTORE_PAGES * INSITU__REFSTORE_PAGE : 0;
+  (void)most;
+  return insitu__refs_bytes(&r->refs) + pages;
+}
+
 static const struct insitu__store_ops insitu__refstore_ops = {
     .read_await = insitu__store_extent_await,
     .read_now = insitu__store_extent_now,
@@ -25701,6 +25751,7 @@ static const struct insitu__store_ops insitu__refstore_ops = {
     .container = "the references are of another version of it, or damaged: write them again",
     .index_await = insitu__refstore_index_await,
     .give_up = insitu__refstore_give_up,
+    .keep = insitu__refstore_keep,
 };
 
 /* Whether a local file is one of references, by its first bytes. Anything that cannot be read is
@@ -47123,6 +47174,24 @@ static insitu_status insitu__config_keeps(const insitu_loader *ld, insitu_error 
       ld->config.cache_budget, least, insitu__disk_chunk_charge(least) * 8);
 }
 
+/* What else takes memory_budget, for the message of what does not fit. */
+static void insitu__config_others(
+    const insitu_loader *ld, uint64_t connections, uint64_t places, char *others, size_t cap) {
+  uint64_t kept = insitu__loader_get(&ld->budget.kept), maps = insitu__loader_get(&ld->budget.maps);
+  bool refs = ld->source.store.ops == &insitu__refstore_ops;
+  int n = 0;
+  if (connections)
+    n = snprintf(others, cap, ", connections %" PRIu64 " bytes (see the option max_connections)",
+        connections);
+  if (places)
+    n += snprintf(others + n, cap - (size_t)n, ", %s %" PRIu64 " bytes%s",
+        refs ? "references" : "tables of manifests", places,
+        refs ? " (an index of `insitu refs` leaves its entries in the file)" : "");
+  if (kept || maps)
+    snprintf(others + n, cap - (size_t)n,
+        ", coordinates %" PRIu64 " bytes, maps of samples %" PRIu64 " bytes", kept, maps);
+}
+
 /* Resolves prefetch_depth and max_inflight, and computes what chunks in flight and the cache of
  * shard indexes take of memory_budget. Refuses what does not fit. */
 static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *err) {
@@ -47149,7 +47218,8 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
     readers = INSITU__PART_MORE_READERS *
               (INSITU_CORO_STACK + insitu__store_read_bytes(&ld->source.store));
   f->inflight_bytes = connections + readers + c->max_inflight * each + c->decode_threads * scratch;
-  f->inflight_bytes += insitu__store_keep(&ld->source.store, c->memory_budget / 8);
+  uint64_t places = insitu__store_keep(&ld->source.store, c->memory_budget / 8);
+  f->inflight_bytes = insitu__codec_add_saturating(f->inflight_bytes, places);
   if (c->on_batch || c->receipts) f->inflight_bytes += c->on_batch_threads * INSITU_CORO_STACK;
   if (c->on_bad_chunk == INSITU_FILL)
     f->inflight_bytes += INSITU_BAD_CHUNKS * sizeof(insitu_bad_chunk);
@@ -47170,15 +47240,8 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
         decoded, c->memory_budget - total, c->memory_budget, c->memory_budget - total);
   if (total <= c->memory_budget) return INSITU_OK;
 
-  char others[160] = "";
-  int n = 0;
-  if (connections)
-    n = snprintf(others, sizeof others,
-        ", connections %" PRIu64 " bytes (see the option max_connections)", connections);
-  if (kept || maps)
-    snprintf(others + n, sizeof others - (size_t)n,
-        ", coordinates %" PRIu64 " bytes, maps of samples %" PRIu64 " bytes", kept, maps);
-
+  char others[320] = "";
+  insitu__config_others(ld, connections, places, others, sizeof others);
   return insitu__error_set(err, INSITU_E_BUDGET,
       "open: %" PRIu64 " chunks in flight of %" PRIu64 " bytes each, %" PRIu64
       " decoders with %" PRIu64 " bytes of scratch and %" PRIu64 " indexes of shards with %" PRIu64

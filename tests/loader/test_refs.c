@@ -680,6 +680,43 @@ static void test_stalled(void **state) {
   server_reset(server);
 }
 
+/* References in memory count in memory_budget. */
+static void test_budget(void **state) {
+  enum { MORE = 20000 };
+  uint64_t n, inflight[2];
+  (void)state;
+  make("budget", &kinds[2], 1);
+  refs_json(file_of("budget", "refs.json"), "packs", 0, 0);
+  char *json = (char *)refs_read(file_of("budget", "refs.json"), &n);
+  char *text = malloc(n + MORE * 40), *to = text + n - 2; /* before the brace */
+  memcpy(text, json, n);
+  for (int i = 0; i < MORE; i++) to += sprintf(to, ",\"y/c/%d\":[\"packs/pack0\",%d,9]", i, i);
+  strcpy(to, "}");
+  support_write(file_of("budget", "more.json"), text, strlen(text));
+  free(json);
+  free(text);
+
+  for (int more = 0; more < 2; more++) {
+    insitu_loader_desc d =
+        desc_of(more ? file_of("budget", "more.json") : file_of("budget", "refs.json"), any_mode());
+    d.max_inflight = 1;
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_plan plan;
+    insitu_error err = {0};
+    insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
+    if (insitu_loader_plan(ld, &id, &plan, &err)) fail_msg("%s", err.message);
+    inflight[more] = plan.inflight_bytes;
+    insitu_loader_close(&ld);
+    if (!more) continue;
+    d.memory_budget = inflight[1] - 1;
+    fails(&d, INSITU_E_BUDGET, "references ");
+    d.memory_budget = MORE * 16;
+    fails(&d, INSITU_E_BUDGET, "its references take about");
+    fails(&d, INSITU_E_BUDGET, "`insitu refs`");
+  }
+  assert_in_range(inflight[1] - inflight[0], MORE * 16, MORE * 40);
+}
+
 /* ---- the cache on disk ---- */
 
 static void test_cache(void **state) {
@@ -835,7 +872,7 @@ int main(void) {
       cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
       cmocka_unit_test(test_credentials), cmocka_unit_test(test_redirects),
       cmocka_unit_test(test_addresses), cmocka_unit_test(test_stalled),
-      cmocka_unit_test(test_cache), cmocka_unit_test(test_damaged),
+      cmocka_unit_test(test_budget), cmocka_unit_test(test_cache), cmocka_unit_test(test_damaged),
       cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
