@@ -112,7 +112,7 @@ help:
 	@echo 'make bench-peers     beside insitubatch for Python, tensorstore, zarrs, zarr-beluga and xbatcher, by hand, hours;'
 	@echo '                     ROUNDS=, ONLY="local/*/pairs", PEERS="zarrs", TUNE=1, QUICK=1: a look; writes $(BUILD)/peers/page.html'
 	@echo 'make compile-checks  the header in every supported mode, on gcc and clang; as systems with gcc 11, liburing 2.1, curl 7.76'
-	@echo '                     or musl build it'
+	@echo '                     or musl build it; each example by its first line, in a folder of its own'
 	@echo 'make lint            layout, names, format'
 	@echo 'make lib             libinsitubatch.so.$(API) and libinsitubatch.a, in $(BUILD)/lib; LIB_WITH="ZLIB BZIP2", LIB_WITH=none'
 	@echo 'make install         header, libraries, pkg-config and CMake files, bin/insitu, under DESTDIR and PREFIX ($(PREFIX))'
@@ -444,6 +444,7 @@ bench-peers: deps-test
 compile-checks: deps-ci
 	@CC='$(CC)' CXX='$(CXX)' tests/compile/compile_checks.sh
 	@CC='$(CC)' tests/compile/old_systems.sh
+	@tests/compile/first_lines.sh
 
 lint:
 	@tools/lint --self-test

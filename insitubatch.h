@@ -640,9 +640,12 @@
  *   for INSITU_WATCHDOG_S seconds. `insitu bench` measures an archive with any configuration.
  *
  *   TIMELINES. INSITU_TRACE=FILE in the environment, or desc.trace, has a loader write what it did
- *   to FILE when it closes; rank r > 0 writes FILE.r. `insitu trace FILE` sums it up: where the
- *   time went, the slowest chunks and requests, and which knob to turn. Perfetto (ui.perfetto.dev)
- *   and chrome://tracing show it:
+ *   to FILE when it closes. In the name %r is the rank, %p the process's number and %% a percent
+ *   sign; where it has no %r, rank r > 0 writes FILE.r. A second loader of a process, or one that
+ *   another process has open, writes FILE-2, the next FILE-3, and the log tells (level warn); what
+ *   an earlier run wrote is replaced, and a file that is no timeline is refused. `insitu trace
+ *   FILE...` sums up one, or those of all ranks: where the time went, the slowest chunks and
+ *   requests, and which knob to turn. Perfetto (ui.perfetto.dev) and chrome://tracing show it:
  *
  *     threads           what each worker did: decode (rows are placed, too), gather, on_batch; and
  *                       the calls of insitu_iter_next
@@ -653,10 +656,9 @@
  *   The newest 65,536 records of chunks, jobs and requests are kept, and 16,384 of batches and
  *   calls (INSITU_TRACE_RECORDS); "otherData" tells how many were lost. They take up to 9 MB,
  *   outside memory_budget, and the file up to 64 MB. Names of chunks are their keys; no URL and no
- *   credentials are in it. A process that is killed writes nothing. Loaders of one process that are
- *   to be traced side by side need a file each. A timeline takes about 0.1 us of processor time for
- *   each chunk, and some 8 us more for each that is written at close; without one there is a look
- *   at a pointer for each stage (tools/bench/bench_trace.c).
+ *   credentials are in it. A process that is killed writes nothing. A timeline takes about 0.1 us
+ *   of processor time for each chunk, and some 8 us more for each that is written at close; without
+ *   one there is a look at a pointer for each stage (tools/bench/bench_trace.c).
  *
  *   One thread of a loader, the reactor, handles all requests. The time that a chunk takes of it
  *   (measured on a core of an AMD EPYC of 2024; blosc with lz4; HTTP without TLS):
@@ -1195,7 +1197,8 @@
  *   names:
  *   INSITU_IO=uring|epoll   the backend, where desc.io does not say
  *   INSITU_LOG=off|error|warn|info|debug   what is logged, where desc.log_level does not say
- *   INSITU_TRACE=FILE       a timeline, where desc.trace does not say: see TIMELINES
+ *   INSITU_TRACE=FILE       a timeline, where desc.trace does not say; FILE may have %r and %p: see
+ *                           TIMELINES
  *   INSITU_CHECK=1          desc.check = 1: rows are read again before delivery, one of every batch
  *                           and one of each variable of an iterator's first batch. Whole stored
  *                           objects are read and decoded, and compared element by element. Only the
@@ -1858,8 +1861,9 @@ typedef struct insitu_loader_desc {
   int32_t plan_only;
   /* read rows of each batch again in another way and compare; see INSITU_CHECK in the manual */
   int32_t check;
-  /* A file for a timeline of chunks, batches, requests and calls of next; NULL: the environment's
-   * INSITU_TRACE, or none. See TIMELINES in the manual */
+  /* A file for a timeline of chunks, batches, requests and calls of next, in whose name %r is the
+   * rank and %p the process; NULL: the environment's INSITU_TRACE, or none. See TIMELINES in the
+   * manual */
   const char *trace;
   /* INSITU_RECEIPT_...: batches carry digests of what they hold; see RECEIPTS in the manual (none).
    * Decoding threads compute them, on_batch_threads at once */
@@ -2604,6 +2608,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -52633,10 +52638,16 @@ static void insitu__pass_wait(insitu_iter *it, int64_t deadline) {
  * microseconds since the loader was opened.
  *
  * The file is made when the loader opens, so that one that cannot be made is told then; it is
- * written when the loader closes. Runs on the user's thread, once the reactor thread has ended. */
+ * written when the loader closes. Runs on the user's thread, once the reactor thread has ended.
+ *
+ * Two loaders never write one file: a loader locks its own (flock) from open to close, and the end
+ * of a file names the process that wrote it. A timeline of another process that ran before is
+ * replaced. */
 
 enum { INSITU__TIMELINE_KEY = 120 };        /* bytes of a chunk's key that are shown, its end */
 enum { INSITU__TIMELINE_BUFFER = 1 << 20 }; /* bytes that are written at once */
+enum { INSITU__TIMELINE_PATH = INSITU__MAX_KEY + 64, INSITU__TIMELINE_PROCESS = 40 };
+enum { INSITU__TIMELINE_LOADERS = 999 }; /* that may want one path */
 /* Tracks of threads: calls of next of the first iterator, of others by number; workers. */
 enum {
   INSITU__TIMELINE_CONSUMER = 1,
@@ -52663,27 +52674,138 @@ struct insitu__timeline {
   uint64_t n_request_ends;
 };
 
+/* Names this process among all that run or ran here, as "PID-TICKS": numbers of processes come
+ * again, in containers often. The ticks, when it began, are field 22 of /proc/self/stat, see
+ * proc(5); "0" where that cannot be read. */
+static void insitu__timeline_process(char to[INSITU__TIMELINE_PROCESS]) {
+  char text[1024], ticks[24] = "0";
+  int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+  if (fd >= 0) close(fd);
+  text[n > 0 ? n : 0] = 0;
+
+  const char *at = strrchr(text, ')'); /* the name, field 2, may hold anything */
+  for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
+  if (at) (void)sscanf(at, " %23[0-9]", ticks);
+  snprintf(to, INSITU__TIMELINE_PROCESS, "%d-%s", (int)getpid(), ticks);
+}
+
+/* Writes the path of desc.trace, where %r is the rank, %p the process and %% a percent sign. A rank
+ * above 0 is the path's end, where it has no %r. */
+static insitu_status insitu__timeline_path(
+    const insitu_loader *ld, char path[INSITU__TIMELINE_PATH], insitu_error *err) {
+  const insitu_loader_desc *c = &ld->config;
+  size_t at = 0, cap = INSITU__TIMELINE_PATH - 32; /* room for the rank, and "-999" */
+  bool ranked = false;
+
+  for (const char *from = c->trace; *from; from++) {
+    char piece[16];
+    snprintf(piece, sizeof piece, "%c", *from);
+    if (*from == '%') {
+      from++;
+      ranked = ranked || *from == 'r';
+      if (*from == 'r') snprintf(piece, sizeof piece, "%d", c->rank);
+      else if (*from == 'p') snprintf(piece, sizeof piece, "%d", (int)getpid());
+      else if (*from != '%')
+        return insitu__error_set(err, INSITU_E_ARG,
+            "open: trace has %%%.1s; give %%r for the rank, %%p for the process, or %%%% for a "
+            "percent sign",
+            from);
+    }
+    size_t n = strlen(piece);
+    if (at + n >= cap)
+      return insitu__error_set(
+          err, INSITU_E_ARG, "open: trace has more than %d bytes; name another file", (int)cap - 1);
+    memcpy(path + at, piece, n);
+    at += n;
+  }
+  path[at] = 0;
+  if (c->rank && !ranked) snprintf(path + at, 32, ".%d", c->rank);
+  return INSITU_OK;
+}
+
+/* What a file that was opened for a timeline is. */
+enum {
+  INSITU__TIMELINE_FREE,    /* new, empty, or the timeline of an earlier run */
+  INSITU__TIMELINE_TAKEN,   /* of a loader that runs, or one that this process had */
+  INSITU__TIMELINE_FOREIGN, /* it holds something else */
+  INSITU__TIMELINE_FAULT    /* errno tells */
+};
+
+/* Looks whose a file is. One that is free is locked until it is closed, and made empty. */
+static int insitu__timeline_take(int fd) {
+  static const char head[] = "{\"traceEvents\": [";
+  char text[256], process[INSITU__TIMELINE_PROCESS];
+  struct stat st;
+  if (fstat(fd, &st)) return INSITU__TIMELINE_FAULT;
+  if (!S_ISREG(st.st_mode)) return INSITU__TIMELINE_FREE; /* a pipe, or /dev/null */
+  /* Where a file system has no locks, loaders that run at once are not told from each other. */
+  if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return INSITU__TIMELINE_TAKEN;
+  if (fstat(fd, &st)) return INSITU__TIMELINE_FAULT; /* now that nobody writes it */
+
+  if (st.st_size > 0) {
+    ssize_t n = pread(fd, text, sizeof head - 1, 0);
+    if (n < 0) return INSITU__TIMELINE_FAULT;
+    if ((size_t)n < sizeof head - 1 || memcmp(text, head, sizeof head - 1))
+      return INSITU__TIMELINE_FOREIGN;
+    int64_t tail = (int64_t)st.st_size - (int64_t)sizeof text;
+    n = pread(fd, text, sizeof text, tail > 0 ? tail : 0);
+    if (n < 0) return INSITU__TIMELINE_FAULT;
+    insitu__timeline_process(process);
+    if (memmem(text, (size_t)n, process, strlen(process))) return INSITU__TIMELINE_TAKEN;
+  }
+  return ftruncate(fd, 0) ? INSITU__TIMELINE_FAULT : INSITU__TIMELINE_FREE;
+}
+
+/* Opens the file that the path names, or "PATH-2", "PATH-3", ... where another loader has it. */
+static insitu_status insitu__timeline_file(
+    insitu_loader *ld, char path[INSITU__TIMELINE_PATH], int *fd, insitu_error *err) {
+  char name[400];
+  size_t end = strlen(path);
+  int whose = INSITU__TIMELINE_TAKEN;
+  insitu__text_redact(path, name, sizeof name);
+
+  for (int i = 1; i <= INSITU__TIMELINE_LOADERS && whose == INSITU__TIMELINE_TAKEN; i++) {
+    if (i > 1) snprintf(path + end, 8, "-%d", i);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    whose = *fd < 0 ? INSITU__TIMELINE_FAULT : insitu__timeline_take(*fd);
+    if (whose == INSITU__TIMELINE_FREE && i > 1)
+      insitu__report_log(ld, 1,
+          "timeline: another loader writes %s, so this one writes %s-%d; give each a file, or %%p "
+          "and %%r in the name",
+          name, name, i);
+    if (whose == INSITU__TIMELINE_FREE) return INSITU_OK;
+    int error = errno;
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+    if (whose == INSITU__TIMELINE_FAULT) insitu__error_errno(err, error);
+  }
+
+  if (whose == INSITU__TIMELINE_TAKEN)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, timeline %s: it and %d beside it are of other loaders; name another file", name,
+        INSITU__TIMELINE_LOADERS - 1);
+  if (whose == INSITU__TIMELINE_FOREIGN)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, timeline %s: this file is there and is no timeline; name another, or remove it",
+        name);
+  return insitu__error_set(err, INSITU_E_IO,
+      "open, timeline %s: %m; let trace or INSITU_TRACE name a file that can be written", name);
+}
+
 /* Makes the timeline and its file, on the opening thread. */
 static insitu_status insitu__timeline_init(
     insitu_loader *ld, struct insitu__trace **out, insitu_error *err) {
-  const insitu_loader_desc *c = &ld->config;
-  char path[INSITU__MAX_KEY + 16], name[400];
+  char path[INSITU__TIMELINE_PATH];
   struct insitu__trace *t = insitu__trace_new();
   if (!t)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "open: no memory for a timeline; give the process more memory");
-  snprintf(path, sizeof path, c->rank ? "%s.%d" : "%s", c->trace, c->rank);
-  t->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (t->fd >= 0) {
-    *out = t;
-    return INSITU_OK;
-  }
-  int error = errno;
-  insitu__text_redact(path, name, sizeof name);
-  insitu__trace_free(t);
-  insitu__error_errno(err, error);
-  return insitu__error_set(err, INSITU_E_IO,
-      "open, timeline %s: %m; let trace or INSITU_TRACE name a file that can be written", name);
+  insitu_status status = insitu__timeline_path(ld, path, err);
+  if (!status) status = insitu__timeline_file(ld, path, &t->fd, err);
+  if (status) insitu__trace_free(t);
+  else *out = t;
+  return status;
 }
 
 /* Sets the reactor's timeline, on the reactor thread. */
@@ -52910,20 +53032,23 @@ static void insitu__timeline_names(struct insitu__timeline *w) {
         "thread_name", "reactor");
 }
 
-/* What `insitu trace` needs besides. */
+/* What `insitu trace` needs besides; and last whose the file is, where insitu__timeline_take
+ * looks. */
 static void insitu__timeline_tail(struct insitu__timeline *w) {
   const insitu_loader *ld = w->loader;
   const insitu_loader_desc *c = &ld->config;
   const struct insitu__trace *t = ld->trace;
+  char process[INSITU__TIMELINE_PROCESS];
+  insitu__timeline_process(process);
   insitu__timeline_put(w,
       "\n],\n\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"insitubatch\": 1, \"rank\": %d, "
       "\"world\": %d, \"decode_threads\": %" PRIu64 ", \"max_inflight\": %" PRIu64
       ", \"prefetch_depth\": %" PRIu64 ", \"batch_size\": %" PRIu64
       ", \"inline_io\": %d, \"remote\": %d, \"lost_records\": %" PRIu64
-      ", \"lost_batches\": %" PRIu64 "}}\n",
+      ", \"lost_batches\": %" PRIu64 ", \"process\": \"%s\"}}\n",
       c->rank, c->world, c->decode_threads, c->max_inflight, c->prefetch_depth, c->batch_size,
       c->inline_io != 0, insitu__store_is_remote(&ld->source.store),
-      insitu__timeline_lost(&t->reactor), insitu__timeline_lost(&t->user));
+      insitu__timeline_lost(&t->reactor), insitu__timeline_lost(&t->user), process);
 }
 
 /* Writes the file, and tells the log of what went wrong. No thread of the loader runs any more. */

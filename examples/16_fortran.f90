@@ -2,8 +2,8 @@
 ! Trains in Fortran, under MPI: a forecast of next month's winds from this month's, by one factor and
 ! one constant for each place. The configuration is JSON, and a batch's arrays become Fortran's
 ! pointers without a copy, with the axes reversed: (lon, lat, row). Gradients are summed by
-! MPI_Allreduce. Run: mpirun -n 2 ./16_fortran [ARCHIVE]; exit status 1: the forecast is no better
-! than that nothing changes.
+! MPI_Allreduce. Needs MPI's mpifort, as of Debian's libopenmpi-dev. Run: mpirun -n 2 ./16_fortran
+! [ARCHIVE]; exit status 1: the forecast is no better than that nothing changes.
 program train_winds
   use, intrinsic :: iso_fortran_env, only: int64, real32, error_unit
   use insitubatch

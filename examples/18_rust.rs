@@ -1,8 +1,8 @@
-// cc -c -O2 -D_GNU_SOURCE -DINSITU_IMPLEMENTATION -x c insitubatch.h -o insitubatch.o && rustc -O --edition 2021 examples/18_rust.rs -o 18_rust -C link-arg=insitubatch.o -l uring -l curl -l lz4 -l zstd
+// cc -c -O2 -D_GNU_SOURCE -DINSITU_IMPLEMENTATION -x c insitubatch.h -o insitubatch.o && rustc -O --edition 2021 examples/18_rust.rs -o 18_rust -C link-args='insitubatch.o -luring -lcurl -llz4 -lzstd -lgcc'
 //! Reads one epoch of the observed winds in Rust, in the order of training, and prints mean and
 //! standard deviation of what it saw; then the same epoch again from a state in its middle. The
 //! configuration is JSON; Loader, Iter and Batch below close what they hold, and borrow from each
-//! other, so that no array outlives its batch. Run: ./18_rust [ARCHIVE]
+//! other, so that no array outlives its batch. Needs Rust 1.63, as Debian's rustc. Run: ./18_rust [ARCHIVE]
 #[path = "bindings/insitubatch.rs"]
 mod insitubatch;
 use insitubatch::*;

@@ -1,9 +1,10 @@
 // Written by tools/make_bindings from part A of insitubatch.h: do not edit. What each thing means is told there.
 //
-// insitubatch.h for Rust 1.77 or later: mod insitubatch; and link the library (insitubatch) or an object of the
+// insitubatch.h for Rust 1.63 or later: mod insitubatch; and link the library (insitubatch) or an object of the
 // implementation. A desc begins as Default: all zero, but api.
 #![allow(non_camel_case_types, dead_code)]
-use std::ffi::{c_char, c_void, CStr};
+use std::ffi::{c_void, CStr};
+use std::os::raw::c_char;
 
 pub const INSITU_API: u32 = 7;
 pub const INSITU_FOREVER: i32 = -1;

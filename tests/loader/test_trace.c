@@ -1,5 +1,5 @@
 /* desc.trace: the file of a run is JSON, its events lie in each other and add up; ranks, faults,
- * forks, and what is held when the loader closes. */
+ * forks, paths that loaders share, and what is held when the loader closes. */
 #include "server.h"
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
@@ -158,6 +158,7 @@ static void check_batches(void) {
 
 /* Two epochs; the loader's counters. */
 static insitu_stats run(const insitu_loader_desc *d, size_t *calls) {
+  if (d->trace) unlink(d->trace); /* this process wrote it in another mode */
   insitu_loader *ld = open_or_fail(d);
   insitu_iter *it = open_iter_or_fail(ld, &train);
   insitu_stats stats;
@@ -270,6 +271,87 @@ static void test_files(void **state) {
   support_remove(root);
 }
 
+/* Opens and closes a loader with a timeline. */
+static void brief(insitu_loader_desc *d) {
+  insitu_loader *ld = open_or_fail(d);
+  insitu_loader_close(&ld);
+}
+static void listens(void *user, int32_t level, const char *line) {
+  if (level == 1 && strstr(line, "timeline: another loader writes")) ++*(int *)user;
+}
+/* %r, %p; a path that several loaders name: at once, one after another, and in other processes. */
+static void test_shared_path(void **state) {
+  (void)state;
+  char root[300], path[300], want[400];
+  struct stat st;
+  int told = 0;
+  snprintf(root, sizeof root, "%s", support_path("shared"));
+  support_layout(&x, 2);
+  support_make(root, &x);
+  insitu_loader_desc d = desc_of(root, path, any_mode());
+  d.log = listens;
+  d.log_user = &told;
+  d.world = 4;
+  d.rank = 3;
+  d.lanes = 4;
+  d.batch_size = 2;
+  snprintf(path, sizeof path, "%s-%%r-%%p%%%%", support_path("named"));
+  brief(&d);
+  snprintf(want, sizeof want, "%s-3-%d%%", support_path("named"), (int)getpid());
+  load(want);
+  snprintf(path, sizeof path, "%s-%%d", support_path("named"));
+  refuse_or_fail(&d, INSITU_E_ARG, "trace has %d; give %r");
+  d.rank = 0;
+
+  /* at once: the second has a file of its own; when it comes later, too */
+  snprintf(path, sizeof path, "%s", support_path("shared.json"));
+  assert_int_equal(told, 0);
+  insitu_loader *first = open_or_fail(&d);
+  brief(&d);
+  snprintf(want, sizeof want, "%s-2", path);
+  load(want);
+  assert_int_equal(told, 1);
+  assert_int_equal(stat(path, &st), 0);
+  assert_int_equal(st.st_size, 0);
+  insitu_loader_close(&first);
+  load(path);
+  brief(&d);
+  snprintf(want, sizeof want, "%s-3", path);
+  load(want);
+  assert_int_equal(told, 2);
+
+  /* another process comes to the first file while it is held, and replaces it when it is not */
+  assert_int_equal(stat(path, &st), 0);
+  ino_t inode = st.st_ino;
+  size_t n;
+  char *before = slurp(path, &n);
+  pid_t child = fork();
+  if (!child) {
+    brief(&d);
+    _exit(told != 2);
+  }
+  int status;
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+  assert_int_equal(stat(path, &st), 0);
+  assert_int_equal(st.st_ino, inode);
+  char *after = slurp(path, &n), process[40];
+  assert_string_not_equal(before, after);
+  snprintf(process, sizeof process, "\"process\": \"%d-", (int)child);
+  assert_non_null(strstr(after, process));
+  free(before);
+  free(after);
+
+  /* a file that is something else stays */
+  support_write(path, "precious", 8);
+  refuse_or_fail(&d, INSITU_E_ARG, "is there and is no timeline; name another");
+  assert_int_equal(stat(path, &st), 0);
+  assert_int_equal(st.st_size, 8);
+  d.trace = "/dev/null";
+  brief(&d);
+  support_remove(root);
+}
+
 #ifndef INSITU_NO_CURL
 /* Requests are those that the loader counts; no part of a url is in the file. */
 static void test_requests(void **state) {
@@ -341,7 +423,7 @@ static void test_fork(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_events), cmocka_unit_test(test_names),
-      cmocka_unit_test(test_files),
+      cmocka_unit_test(test_files), cmocka_unit_test(test_shared_path),
 #ifndef INSITU_NO_CURL
       cmocka_unit_test(test_requests),
 #endif

@@ -1,5 +1,5 @@
 /* The command insitu on what runs leave behind: prove, on receipts and states; trace, on
- * timelines. */
+ * timelines; and --rank env. */
 #include "insitubatch.h"
 #include "support.h"
 #include "run_tool.h"
@@ -249,9 +249,50 @@ static void test_trace(void **state) {
   assert_int_equal(run_tool("trace %s --top 1000", file), 2);
 }
 
+/* --rank env: rank and world are the launcher's; the library's errors. */
+static void test_rank_env(void **state) {
+  (void)state;
+  begin();
+  static const struct {
+    const char *variables, *more;
+    int code;
+    const char *out, *err;
+  } runs[] = {
+      {"RANK=1 WORLD_SIZE=2", "--batch-size 4", 0, "on each of 2 ranks (this is rank 1)", ""},
+      {"PMI_RANK=0 PMI_SIZE=4", "--batch-size 2", 0, "on each of 4 ranks (this is rank 0)", ""},
+      {"", "", 1, "", "no launcher tells rank and number of ranks"},
+      {"RANK=1 WORLD_SIZE=2", "--world 2", 1, "", "world is 2; the launcher tells world as well"},
+      {"RANK=2 WORLD_SIZE=2", "", 1, "", "no rank below a number of ranks: RANK=2, WORLD_SIZE=2"},
+      {"RANK=1 WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2", "", 1, "", "two launchers disagree"}};
+  for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
+    char before[100];
+    snprintf(before, sizeof before, "env -i %s", runs[i].variables);
+    int code = run_tool_with(before, "plan --config %s --rank env %s", config, runs[i].more);
+    if (code != runs[i].code) fail_msg("%s: %d\n%s%s", before, code, run_out, run_err);
+    assert_has(run_out, runs[i].out);
+    assert_has(run_err, runs[i].err);
+  }
+  assert_int_equal(run_tool("plan --config %s --rank -1", config), 2);
+  assert_int_equal(run_tool("plan --config %s --rank environs", config), 2);
+
+  /* a scan of a rank is a part */
+  char part[300];
+  snprintf(part, sizeof part, "%s", support_path("part"));
+  assert_int_equal(run_tool_with("env -i RANK=0 WORLD_SIZE=2",
+                       "scan --config %s --rank env -o %s --exclude 5%% --manifest-out %s", config,
+                       part, support_path("m.json")),
+      2);
+  assert_has(run_err, "a part of a scan excludes nothing");
+  assert_int_equal(run_tool_with("env -i RANK=0 WORLD_SIZE=2", "scan --config %s --rank env -o %s",
+                       config, part),
+      0);
+  assert_has(run_out, ": a part; join all");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_prove),
       cmocka_unit_test(test_prove_ranks), cmocka_unit_test(test_prove_planted),
-      cmocka_unit_test(test_prove_state), cmocka_unit_test(test_trace)};
+      cmocka_unit_test(test_prove_state), cmocka_unit_test(test_trace),
+      cmocka_unit_test(test_rank_env)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -59,10 +59,11 @@ END {
   if (failed) exit 1
   say("// Written by tools/make_bindings from part A of insitubatch.h: do not edit. What each thing means is told there.")
   say("//")
-  say("// insitubatch.h for Rust 1.77 or later: mod insitubatch; and link the library (insitubatch) or an object of the")
+  say("// insitubatch.h for Rust 1.63 or later: mod insitubatch; and link the library (insitubatch) or an object of the")
   say("// implementation. A desc begins as Default: all zero, but api.")
   say("#![allow(non_camel_case_types, dead_code)]")
-  say("use std::ffi::{c_char, c_void, CStr};")
+  say("use std::ffi::{c_void, CStr};")
+  say("use std::os::raw::c_char;")
   say("")
   for (i = 1; i <= n_constants; i++) {
     type = constant_name[i] == "INSITU_API" ? "u32" : "i32"

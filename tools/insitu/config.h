@@ -7,6 +7,7 @@ enum config_kind {
   CONFIG_I64,
   CONFIG_I32,
   CONFIG_U32,
+  CONFIG_RANK,
   CONFIG_FLAG,
   CONFIG_WORD
 };
@@ -20,7 +21,7 @@ enum config_kind {
       "of --axes: the number of the one that is split (0)")                                        \
   X(batch_size, "batch-size", U64, NULL, "N", "rows per rank and batch (32)")                      \
   X(seed, "seed", U64, NULL, "N", "of the order and of a shuffled split (0)")                      \
-  X(rank, "rank", I32, NULL, "N", "this process (0) ...")                                          \
+  X(rank, "rank", RANK, NULL, "N|env", "this process (0); env: it and the world from mpirun, ...") \
   X(world, "world", I32, NULL, "N", "... of how many (1)")                                         \
   X(block_chunks, "block-chunks", U64, NULL, "N", "chunks that are mixed together (64)")           \
   X(patches, "patches", U64, NULL, "N", "patches drawn of each sample in an epoch; 0: a grid")     \
@@ -209,6 +210,12 @@ static bool config_set(struct config *c, const struct config_field *f, void *bas
   case CONFIG_I32:
     if ((ok = config_i64(text, strlen(text), &i) && i >= INT32_MIN && i <= INT32_MAX))
       *(int32_t *)at = (int32_t)i;
+    break;
+  case CONFIG_RANK:
+    need = "a whole number from 0 on, or env: what started the process tells it";
+    if (strcmp(text, "env") == 0 || strcmp(text, "environment") == 0) i = INSITU_RANK_FROM_ENV;
+    else ok = config_i64(text, strlen(text), &i) && i >= 0 && i < INSITU__MAX_WORLD;
+    if (ok) *(int32_t *)at = (int32_t)i;
     break;
   case CONFIG_FLAG:
     need = "true or false";

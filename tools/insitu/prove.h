@@ -464,6 +464,8 @@ static int prove_by_configuration(
   static struct config c;
   struct prove_order o = {.loader = NULL};
   int code = config_load(&c, NULL);
+  /* What starts this process is not what started the run. */
+  if (c.desc.rank == INSITU_RANK_FROM_ENV) c.desc.rank = 0;
   if (code == TOOL_OK && !c.desc.world && INSITU__ARRAY_LEN(log->receipts))
     c.desc.world = (int32_t)log->receipts[0].world;
   if (code == TOOL_OK) code = prove_order_open(&o, &c);

@@ -174,6 +174,12 @@ static int scan_run(int argc, char **argv) {
   if (argc > 1) return tool_usage_error("one archive is needed, not %d", argc);
   int code = config_load(&c, argc ? argv[0] : NULL);
   insitu_loader *ld = NULL;
+  /* Where a launcher tells the rank, the world is known now: a part is told from the whole. */
+  if (code == TOOL_OK && c.desc.rank == INSITU_RANK_FROM_ENV && !c.desc.world) {
+    const char *launcher;
+    if (insitu__launch_find(&c.desc.rank, &c.desc.world, &launcher, &err))
+      code = tool_fail_error(&err);
+  }
   if (code == TOOL_OK && c.desc.world > 1 && scan_exclude) {
     config_free(&c);
     return tool_usage_error("a part of a scan excludes nothing; give --exclude with --merge");
