@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (trace_parse(text, n, "fuzz", &s, &err)) {
     struct trace_shares r = trace_shares(&s);
     FUZZ_HOLDS(r.wall > 0 && r.waits >= 0 && r.busy >= 0 && r.flight >= 0 && r.reads >= 0);
-    FUZZ_HOLDS(r.first >= 0 && trace_advice(&s, &r));
+    FUZZ_HOLDS(r.first >= 0 && trace_limit(&s, &r).word);
     for (int k = -1; k < TRACE_STAGES; k++) {
       struct trace_spread spread = trace_spread_of(s.chunks, k);
       FUZZ_HOLDS(spread.median >= 0 && spread.median <= spread.late && spread.late <= spread.most);

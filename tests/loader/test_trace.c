@@ -343,10 +343,10 @@ static void test_shared_path(void **state) {
   free(after);
 
   /* a file that is something else stays */
-  support_write(path, "precious", 8);
+  support_write(path, "precious, and longer than a head", 32);
   refuse_or_fail(&d, INSITU_E_ARG, "is there and is no timeline; name another");
   assert_int_equal(stat(path, &st), 0);
-  assert_int_equal(st.st_size, 8);
+  assert_int_equal(st.st_size, 32);
   d.trace = "/dev/null";
   brief(&d);
   support_remove(root);

@@ -224,9 +224,15 @@ static void test_trace(void **state) {
   insitu_loader_close(&ld);
   if (run_tool("trace %s", file)) fail_msg("%s%s", run_out, run_err);
   static const char *const says[] = {"the consumer waits", "workers are busy", "chunks in flight",
-      "read", "decode", "is filled", "slowest chunks", "longest waits", "limited by: "};
+      "read", "decode", "is filled", "slowest chunks", "longest waits"};
   for (size_t i = 0; i < sizeof says / sizeof *says; i++) assert_has(run_out, says[i]);
+  /* the first sentence: what limits, where the time went, and a knob */
+  char *line_end = strchr(run_out, '\n');
+  assert_int_equal(strncmp(run_out, "Limited by ", 11), 0);
+  if (line_end) *line_end = 0;
+  assert_has(run_out, ". The trainer waited ");
   assert_int_equal(run_tool("trace %s --json", file), 0);
+  assert_has(run_out, "\"limited_by\": ");
   assert_true(number("chunks") == (double)stats.reads);
   assert_true(number("batches") == BATCHES && number("requests") == 0);
   assert_true(number("consumer_waits") > 0 && number("consumer_waits") <= 1);
@@ -242,6 +248,32 @@ static void test_trace(void **state) {
     assert_int_equal(run_tool("trace %s", at), 1);
     assert_has(run_err, bad[i][1]);
   }
+  /* ranks 1 and 0, in that order: each is told, and the longest waits of all */
+  snprintf(file, sizeof file, "%s", support_path("t-%r.json"));
+  for (int rank = 0; rank < 2; rank++) {
+    d = desc_of(2, rank);
+    d.trace = file;
+    ld = open_or_fail(&d);
+    it = open_iter_or_fail(ld, &train);
+    while (insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) insitu_batch_release(&b);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+  char second[300];
+  snprintf(second, sizeof second, "%s", support_path("t-1.json"));
+  snprintf(file, sizeof file, "%s", support_path("t-0.json"));
+  if (run_tool("trace %s %s", second, file)) fail_msg("%s%s", run_out, run_err);
+  assert_has(run_out, " of 2 waited longest, ");
+  assert_has(run_out, "timelines of 2 of 2 ranks\n");
+  assert_true(strstr(run_out, "t-0.json") < strstr(run_out, "t-1.json"));
+  assert_has(run_out, "  rank 0, ");
+  assert_has(run_out, "  rank 1, ");
+  if (run_tool("trace %s %s", second, second)) fail_msg("%s%s", run_out, run_err);
+  assert_has(run_out, "timelines of 1 of 2 ranks: the others are missing");
+  assert_int_equal(run_tool("trace %s %s --json", second, file), 0);
+  assert_has(run_out, "\"timelines\": [");
+  assert_has(run_out, "\"headline\": \"Rank ");
+  assert_int_equal(run_tool("trace %s %s", file, support_path("bad.json")), 1);
   const char *none = "{\"traceEvents\": [], \"otherData\": {\"insitubatch\": 1}}";
   assert_int_equal(run_tool("trace %s", file_of("none.json", none, strlen(none))), 0);
   assert_has(run_out, "no call of insitu_iter_next");

@@ -205,27 +205,48 @@ static struct trace_shares trace_shares(const struct trace_sum *s) {
   r.waits /= r.wall;
   return r;
 }
-/* What limits, and which knob to turn. */
-static const char *trace_advice(const struct trace_sum *s, const struct trace_shares *r) {
+/* What limits: a word, how that shows, and which knob to turn. */
+struct trace_limit {
+  const char *word, *shows, *knob;
+};
+static struct trace_limit trace_limit(const struct trace_sum *s, const struct trace_shares *r) {
   double most = (double)insitu__base_max(1, s->inflight);
-  if (!INSITU__ARRAY_LEN(s->waits)) return "no call of insitu_iter_next is in it";
-  if (r->waits < 0.05) return "consumer: the trainer is the slowest part, and the loader keeps up";
+  if (!INSITU__ARRAY_LEN(s->waits))
+    return (struct trace_limit){
+        "unknown", "no call of insitu_iter_next is in it", "Trace a run that takes batches"};
+  if (r->waits < 0.05)
+    return (struct trace_limit){"consumer",
+        "the trainer is the slowest part, and the loader keeps up",
+        "No knob of the loader makes it faster"};
   if (r->first > 0.5)
-    return "begin: most of the waiting is for the first batch; run longer, consolidate the "
-           "metadata, and let windows be smaller (block_chunks)";
+    return (struct trace_limit){"begin", "most of that was for the first batch",
+        "Run longer, consolidate the metadata, or let windows be smaller (block_chunks)"};
   if (s->inline_io)
-    return "inline_io: all work is done in the calls of next; leave it out, so that threads do it";
+    return (struct trace_limit){"inline_io", "all work is done in the calls of next",
+        "Leave inline_io out, so that threads do it"};
+  if (r->busy > 0.8 && s->call > s->decode + s->gather)
+    return (struct trace_limit){"on_batch",
+        "the workers were busy nearly all the time, most of it "
+        "in on_batch",
+        "Make on_batch faster, or raise decode_threads where there are cores"};
   if (r->busy > 0.8)
-    return "decode: the workers are busy nearly all the time; raise decode_threads where there are "
-           "cores, write the archive with a codec that decodes faster, and see `insitu plan` for "
-           "chunks that are decoded twice";
+    return (struct trace_limit){"decode",
+        "the workers were busy nearly all the time, most of it "
+        "decoding",
+        "Raise decode_threads where there are cores, write the archive with a codec that decodes "
+        "faster, and see insitu plan for chunks that are decoded twice"};
   if (r->flight < 0.5 * most)
-    return "prefetch: fewer chunks are in flight than max_inflight allows; raise prefetch_depth";
+    return (struct trace_limit){
+        "prefetch", "fewer chunks were in flight than max_inflight allows", "Raise prefetch_depth"};
+  if (r->reads < r->busy * (double)insitu__base_max(1, s->threads))
+    return (struct trace_limit){"decode", "more chunks were being decoded than read",
+        "Raise decode_threads where there are cores, or write the archive with a codec that "
+        "decodes faster"};
   if (s->remote)
-    return "read: requests are the slowest part; raise max_inflight and the option max_connections,"
-           " or keep what was read (cache_dir)";
-  return "read: the store is the slowest part; raise max_inflight, or keep decoded chunks "
-         "(cache_memory)";
+    return (struct trace_limit){"read", "requests were the slowest part",
+        "Raise max_inflight and the option max_connections, or keep what was read (cache_dir)"};
+  return (struct trace_limit){"read", "the store was the slowest part",
+      "Raise max_inflight, or keep decoded chunks (cache_memory)"};
 }
 
 /* ---- output ---- */
@@ -260,12 +281,18 @@ static void trace_print_shares(const struct trace_sum *s, const struct trace_sha
          "being read\n",
       r->flight, s->inflight, r->reads);
 }
-static void trace_print_longest(const struct trace_sum *s, uint64_t top) {
+/* The rank that a span is of: see insitu__timeline_begin. */
+static void trace_print_rank(const struct trace_span *c, bool many) {
+  if (many) printf("rank %" PRIu64 ", ", c->pid / 8);
+}
+/* The first of each list, which are sorted. many: they are of several timelines. */
+static void trace_print_longest(const struct trace_sum *s, uint64_t top, bool many) {
   char a[24], b[24];
   for (uint64_t i = 0; i < top && i < INSITU__ARRAY_LEN(s->chunks); i++) {
     const struct trace_span *c = &s->chunks[i];
     if (!i) printf("\n%sslowest chunks%s\n", tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN));
     printf("  %10s at %10s  ", trace_us(a, c->took), trace_us(b, c->begin));
+    trace_print_rank(c, many);
     tool_put(stdout, c->name, strlen(c->name));
     for (int k = 0; k < TRACE_STAGES; k++)
       if (c->stage[k] > 0.05 * c->took)
@@ -275,8 +302,9 @@ static void trace_print_longest(const struct trace_sum *s, uint64_t top) {
   for (uint64_t i = 0; i < top && i < INSITU__ARRAY_LEN(s->requests); i++) {
     const struct trace_span *c = &s->requests[i];
     if (!i) printf("\n%sslowest requests%s\n", tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN));
-    printf("  %10s at %10s  status %" PRId64 ", %" PRIu64 " bytes\n", trace_us(a, c->took),
-        trace_us(b, c->begin), c->status, c->bytes);
+    printf("  %10s at %10s  ", trace_us(a, c->took), trace_us(b, c->begin));
+    trace_print_rank(c, many);
+    printf("status %" PRId64 ", %" PRIu64 " bytes\n", c->status, c->bytes);
   }
   for (uint64_t i = 0; i < top && i < INSITU__ARRAY_LEN(s->waits); i++) {
     const struct trace_span *c = &s->waits[i];
@@ -284,16 +312,30 @@ static void trace_print_longest(const struct trace_sum *s, uint64_t top) {
       printf(
           "\n%slongest waits of the consumer%s\n", tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN));
     printf("  %10s at %10s  ", trace_us(a, c->took), trace_us(b, c->begin));
+    trace_print_rank(c, many);
     if (c->status) printf("call that gave no batch (%" PRId64 ")\n", c->status);
     else printf("batch %" PRIu64 " of epoch %" PRIu64 "\n", c->batch, c->epoch);
   }
 }
+/* "The trainer waited 41 % of 3.20 s for batches: ...": where the time went, and the knob. who:
+ * "The trainer waited", or a rank. */
+static void trace_headline(char *to, size_t cap, const char *who, const struct trace_limit *l,
+    const struct trace_shares *r) {
+  char a[24];
+  snprintf(to, cap, "%s %.0f %% of %s for batches: %s. %s.", who, 100 * r->waits,
+      trace_us(a, r->wall), l->shows, l->knob);
+}
 static void trace_print(const char *path, struct trace_sum *s, uint64_t top) {
   struct trace_shares r = trace_shares(s);
+  struct trace_limit limit = trace_limit(s, &r);
   struct trace_spread spread;
   uint64_t bytes = 0;
-  char a[24], size[24];
+  char a[24], size[24], headline[500];
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->chunks); i++) bytes += s->chunks[i].bytes;
+  trace_headline(headline, sizeof headline, "The trainer waited", &limit, &r);
+  printf("%sLimited by %s.%s ", tool_style(TOOL_BOLD), limit.word, tool_style(TOOL_PLAIN));
+  tool_wrap(headline, 0, 13 + (unsigned)strlen(limit.word));
+  printf("\n");
   tool_put(stdout, path, strlen(path));
   printf(": rank %" PRIu64 " of %" PRIu64 ", %s; %" PRIu64 " chunks, %s, %" PRIu64 " batches\n",
       s->rank, s->world, trace_us(a, r.wall), (uint64_t)INSITU__ARRAY_LEN(s->chunks),
@@ -320,9 +362,7 @@ static void trace_print(const char *path, struct trace_sum *s, uint64_t top) {
   trace_row("is ready", &spread);
   spread = trace_spread(s->held);
   trace_row("is held", &spread);
-  trace_print_longest(s, top);
-  printf("\nlimited by: ");
-  tool_wrap(trace_advice(s, &r), 2, 12);
+  trace_print_longest(s, top, false);
 }
 static void trace_json_spread(
     struct tool_json_out *j, const char *key, const struct trace_spread *s) {
@@ -334,56 +374,197 @@ static void trace_json_spread(
   tool_json_double(j, "most_s", s->most / 1e6);
   tool_json_end(j);
 }
-static void trace_print_json(struct trace_sum *s) {
+/* The members of a timeline's object. */
+static void trace_json(struct tool_json_out *j, const char *path, struct trace_sum *s) {
   struct trace_shares r = trace_shares(s);
-  struct tool_json_out j = {.to = stdout};
+  struct trace_limit limit = trace_limit(s, &r);
   struct trace_spread spread;
-  tool_json_object(&j, NULL);
-  tool_json_u64(&j, "rank", s->rank);
-  tool_json_double(&j, "wall_s", r.wall / 1e6);
-  tool_json_u64(&j, "chunks", INSITU__ARRAY_LEN(s->chunks));
-  tool_json_u64(&j, "batches", s->batches);
-  tool_json_u64(&j, "requests", INSITU__ARRAY_LEN(s->requests));
-  tool_json_u64(&j, "lost_records", s->lost);
-  tool_json_double(&j, "consumer_waits", r.waits);
-  tool_json_double(&j, "workers_busy", r.busy);
-  tool_json_double(&j, "chunks_in_flight", r.flight);
-  tool_json_double(&j, "chunks_being_read", r.reads);
-  tool_json_object(&j, "stages");
+  char text[500];
+  trace_headline(text, sizeof text, "The trainer waited", &limit, &r);
+  tool_json_string(j, "file", path);
+  tool_json_string(j, "headline", text);
+  tool_json_string(j, "limited_by", limit.word);
+  tool_json_u64(j, "rank", s->rank);
+  tool_json_u64(j, "world", s->world);
+  tool_json_double(j, "wall_s", r.wall / 1e6);
+  tool_json_u64(j, "chunks", INSITU__ARRAY_LEN(s->chunks));
+  tool_json_u64(j, "batches", s->batches);
+  tool_json_u64(j, "requests", INSITU__ARRAY_LEN(s->requests));
+  tool_json_u64(j, "lost_records", s->lost);
+  tool_json_double(j, "consumer_waits", r.waits);
+  tool_json_double(j, "workers_busy", r.busy);
+  tool_json_double(j, "chunks_in_flight", r.flight);
+  tool_json_double(j, "chunks_being_read", r.reads);
+  tool_json_object(j, "stages");
   for (int k = 0; k < TRACE_STAGES; k++) {
     spread = trace_spread_of(s->chunks, k);
-    trace_json_spread(&j, trace_keys[k], &spread);
+    trace_json_spread(j, trace_keys[k], &spread);
   }
-  tool_json_end(&j);
+  tool_json_end(j);
   spread = trace_spread_of(s->requests, -1);
-  trace_json_spread(&j, "request", &spread);
-  tool_json_string(&j, "advice", trace_advice(s, &r));
-  tool_json_end(&j);
+  trace_json_spread(j, "request", &spread);
+  tool_json_string(j, "advice", limit.knob);
 }
 
-static int trace_run(int argc, char **argv) {
-  struct trace_sum s;
+/* ---- several timelines: those of all ranks, or of several loaders of one ---- */
+
+struct trace_file { /* what is kept of one */
+  const char *path;
+  uint64_t rank, world, chunks, bytes, batches;
+  struct trace_shares shares;
+  struct trace_limit limit;
+  double read, decode; /* of a chunk, the median, us */
+};
+
+static int trace_compare_file(const void *x, const void *y) { /* by rank; else as they were given */
+  const struct trace_file *a = (const struct trace_file *)x, *b = (const struct trace_file *)y;
+  if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
+  return a->path < b->path ? -1 : a->path > b->path;
+}
+static void trace_keep(struct trace_file *f, const char *path, struct trace_sum *s) {
+  *f = (struct trace_file){.path = path,
+      .rank = s->rank,
+      .world = s->world,
+      .chunks = INSITU__ARRAY_LEN(s->chunks),
+      .batches = s->batches,
+      .shares = trace_shares(s),
+      .read = trace_spread_of(s->chunks, TRACE_READ).median,
+      .decode = trace_spread_of(s->chunks, TRACE_DECODE).median};
+  f->limit = trace_limit(s, &f->shares);
+  for (uint64_t i = 0; i < f->chunks; i++) f->bytes += s->chunks[i].bytes;
+}
+/* The one that waited longest, in seconds: where ranks train in step, all wait for it. */
+static const struct trace_file *trace_slowest(const struct trace_file *f, int n) {
+  const struct trace_file *most = f;
+  for (int i = 1; i < n; i++)
+    if (f[i].shares.waits * f[i].shares.wall > most->shares.waits * most->shares.wall) most = &f[i];
+  return most;
+}
+/* How many ranks files, which are sorted, are of. */
+static uint64_t trace_ranks(const struct trace_file *f, int n) {
+  uint64_t ranks = 0;
+  for (int i = 0; i < n; i++) ranks += !i || f[i].rank != f[i - 1].rank;
+  return ranks;
+}
+/* The sentence about all: of the one that waited longest. */
+static void trace_headline_of(char *to, size_t cap, const struct trace_file *most) {
+  char who[60];
+  snprintf(
+      who, sizeof who, "Rank %" PRIu64 " of %" PRIu64 " waited longest,", most->rank, most->world);
+  trace_headline(to, cap, who, &most->limit, &most->shares);
+}
+static void trace_print_files(const struct trace_file *f, int n) {
+  const struct trace_file *most = trace_slowest(f, n);
+  uint64_t chunks = 0, bytes = 0, batches = 0, ranks = trace_ranks(f, n), world = 0;
+  char a[24], b[24], c[24], headline[600];
+  trace_headline_of(headline, sizeof headline, most);
+  printf("%sLimited by %s.%s ", tool_style(TOOL_BOLD), most->limit.word, tool_style(TOOL_PLAIN));
+  tool_wrap(headline, 0, 13 + (unsigned)strlen(most->limit.word));
+  printf(
+      "\n%s  rank       time    waits  workers  in flight   read a chunk  decode it  limited by  "
+      "%s\n",
+      tool_style(TOOL_BOLD), tool_style(TOOL_PLAIN));
+  for (int i = 0; i < n; i++) {
+    const struct trace_shares *r = &f[i].shares;
+    printf("  %4" PRIu64 " %10s  %5.1f %%  %5.1f %%  %9.1f   %12s %10s  %-11s ", f[i].rank,
+        trace_us(a, r->wall), 100 * r->waits, 100 * r->busy, r->flight, trace_us(b, f[i].read),
+        trace_us(c, f[i].decode), f[i].limit.word);
+    tool_put(stdout, f[i].path, strlen(f[i].path));
+    printf("\n");
+    chunks += f[i].chunks;
+    bytes += f[i].bytes;
+    batches += f[i].batches;
+    world = insitu__base_max(world, f[i].world);
+  }
+  printf("  together: %" PRIu64 " chunks, %s, %" PRIu64 " batches; timelines of %" PRIu64
+         " of %" PRIu64 " ranks%s\n",
+      chunks, tool_bytes(a, bytes), batches, ranks, world,
+      ranks < world ? ": the others are missing" : "");
+}
+
+/* ---- the command ---- */
+
+/* Reads and sums up a timeline; its longest come first. An exit code. */
+static int trace_load(const char *path, struct trace_sum *s) {
   insitu_error err = {0};
-  uint64_t n = 0, top = 5;
+  uint64_t n = 0;
   char *text = NULL;
-  if (argc != 1) return tool_usage_error("name one timeline");
+  memset(s, 0, sizeof *s);
+  int code = config_read_file(path, &text, &n);
+  if (code) return code;
+  bool ok = trace_parse(text, n, path, s, &err);
+  insitu__mem_free(text);
+  if (!ok && s->fault)
+    return tool_fail("%s: %s; give what INSITU_TRACE or desc.trace wrote", path, s->fault);
+  if (!ok) return tool_fail_error(&err);
+  struct trace_span *all[3] = {s->chunks, s->requests, s->waits};
+  for (int i = 0; i < 3; i++)
+    if (INSITU__ARRAY_LEN(all[i]))
+      qsort(all[i], (size_t)INSITU__ARRAY_LEN(all[i]), sizeof *all[i], trace_compare_span);
+  return TOOL_OK;
+}
+/* Adds the longest of a list, which is sorted. */
+static void trace_merge(struct trace_span **to, const struct trace_span *from, uint64_t top) {
+  for (uint64_t i = 0; i < top && i < INSITU__ARRAY_LEN(from); i++) trace_push_span(to, &from[i]);
+}
+static int trace_run_files(int n, char **paths, uint64_t top) {
+  struct trace_file *f = (struct trace_file *)tool_alloc((uint64_t)n, sizeof *f);
+  struct tool_json_out j = {.to = stdout};
+  struct trace_sum all = {.chunks = NULL}, s;
+  char headline[600];
+  int code = TOOL_OK;
+  if (tool_json) tool_json_object(&j, NULL);
+  if (tool_json) tool_json_array(&j, "timelines");
+  for (int i = 0; i < n && code == TOOL_OK; i++) {
+    code = trace_load(paths[i], &s);
+    if (code == TOOL_OK) {
+      trace_keep(&f[i], paths[i], &s);
+      trace_merge(&all.chunks, s.chunks, top);
+      trace_merge(&all.requests, s.requests, top);
+      trace_merge(&all.waits, s.waits, top);
+    }
+    if (code == TOOL_OK && tool_json) {
+      tool_json_object(&j, NULL);
+      trace_json(&j, paths[i], &s);
+      tool_json_end(&j);
+    }
+    trace_free(&s);
+  }
+  if (code == TOOL_OK) {
+    struct trace_span *lists[3] = {all.chunks, all.requests, all.waits};
+    for (int i = 0; i < 3; i++)
+      if (INSITU__ARRAY_LEN(lists[i]))
+        qsort(lists[i], (size_t)INSITU__ARRAY_LEN(lists[i]), sizeof *lists[i], trace_compare_span);
+    qsort(f, (size_t)n, sizeof *f, trace_compare_file);
+    trace_headline_of(headline, sizeof headline, trace_slowest(f, n));
+  }
+  if (code == TOOL_OK && tool_json) {
+    tool_json_end(&j);
+    tool_json_string(&j, "headline", headline);
+    tool_json_end(&j);
+  } else if (code == TOOL_OK) {
+    trace_print_files(f, n);
+    trace_print_longest(&all, top, true);
+  }
+  trace_free(&all);
+  insitu__mem_free(f);
+  return code;
+}
+static int trace_run(int argc, char **argv) {
+  struct tool_json_out j = {.to = stdout};
+  struct trace_sum s;
+  uint64_t top = 5;
+  if (argc < 1) return tool_usage_error("name one timeline, or several");
   if (trace_top && (!tool_u64(trace_top, &top) || top > TRACE_MOST_TOP))
     return tool_usage_error("--top %s: give a number up to %d", trace_top, TRACE_MOST_TOP);
-  int code = config_read_file(argv[0], &text, &n);
-  if (code) return code;
-  bool ok = trace_parse(text, n, argv[0], &s, &err);
-  insitu__mem_free(text);
-  if (ok) {
-    struct trace_span *all[3] = {s.chunks, s.requests, s.waits};
-    for (int i = 0; i < 3; i++)
-      if (INSITU__ARRAY_LEN(all[i]))
-        qsort(all[i], (size_t)INSITU__ARRAY_LEN(all[i]), sizeof *all[i], trace_compare_span);
-    if (tool_json) trace_print_json(&s);
-    else trace_print(argv[0], &s, top);
-  } else if (s.fault) {
-    code = tool_fail("%s: %s; give what INSITU_TRACE or desc.trace wrote", argv[0], s.fault);
-  } else {
-    code = tool_fail_error(&err);
+  if (argc > 1) return trace_run_files(argc, argv, top);
+  int code = trace_load(argv[0], &s);
+  if (code == TOOL_OK && tool_json) {
+    tool_json_object(&j, NULL);
+    trace_json(&j, argv[0], &s);
+    tool_json_end(&j);
+  } else if (code == TOOL_OK) {
+    trace_print(argv[0], &s, top);
   }
   trace_free(&s);
   return code;
@@ -392,16 +573,22 @@ static int trace_run(int argc, char **argv) {
 static const struct tool_option trace_options[] = {
     {"top", 0, "N", "how many of the slowest are listed (5)", &trace_top}};
 static const struct tool_command trace_command = {.name = "trace",
-    .arguments = "FILE",
-    .summary = "where the time of a run went, from the timeline that INSITU_TRACE wrote",
+    .arguments = "FILE...",
+    .summary = "where the time of a run went, from the timelines that INSITU_TRACE wrote",
     .details =
         "INSITU_TRACE=FILE in the environment, or desc.trace, has a loader write a timeline when "
-        "it closes.\n"
-        "Told are the share of time that the consumer waited, how busy the workers were, how long "
-        "chunks were\n"
-        "queued, read, decoded and placed, the slowest ones, and which knob to turn. "
-        "ui.perfetto.dev shows the\nsame file.\n\n"
-        "example: INSITU_TRACE=t.json ./train && insitu trace t.json\n",
+        "it closes. In\n"
+        "FILE %r is the rank, %p the process and %% a percent sign; without %r rank r > 0 writes "
+        "FILE.r. A second\n"
+        "loader of a process, or one of another process that runs, writes FILE-2, FILE-3, ...\n\n"
+        "Told are what limits and which knob to turn, the share of time that the consumer waited, "
+        "how busy the\n"
+        "workers were, how long chunks were queued, read, decoded and placed, and the slowest "
+        "ones. Of several\n"
+        "timelines there is a line for each, by rank. ui.perfetto.dev shows the same files.\n\n"
+        "examples:\n"
+        "  INSITU_TRACE=t.json ./train && insitu trace t.json\n"
+        "  INSITU_TRACE=t-%r.json mpirun -n 4 ./train && insitu trace t-*.json\n",
     .options = trace_options,
     .n_options = TOOL_COUNT(trace_options),
     .run = trace_run};
