@@ -341,10 +341,10 @@ static int index_finish(struct index_run *x, struct virtual_file *f) {
   return code;
 }
 static int index_run(int argc, char **argv) {
-  struct index_run *x = tool_alloc(1, sizeof *x);
   if (!index_out) return tool_usage_error("--out is missing: the index to write, such as a.insitu");
   if (argc < 1) return tool_usage_error("name the files to index");
   if (index_base_value && !*index_base_value) return tool_usage_error("--base: a URL is needed");
+  struct index_run *x = tool_alloc(1, sizeof *x);
   int code = index_folder(index_out, x->folder);
   x->n = (uint64_t)argc;
   x->file = tool_alloc(x->n, sizeof *x->file);

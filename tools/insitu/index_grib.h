@@ -590,7 +590,8 @@ struct grib_scan {
 };
 static int grib_scan_file(struct grib_scan *s, struct virtual_archive *v, struct virtual_file *f,
     struct bytes *b, const char *path, uint64_t target) {
-  (void)s, (void)v, (void)f, (void)path, (void)target, (void)inventory_parse;
+  (void)s, (void)v, (void)f, (void)path, (void)target;
+  (void)inventory_parse, (void)bytes_text;
   return tool_fail(
       "%s is a GRIB file, and this insitu was built without eccodes; install it (apt-get "
       "install libeccodes-dev, dnf install eccodes-devel) and run make tools",
