@@ -26853,6 +26853,7 @@ struct insitu__ice_cover {
   uint32_t from;  /* of the box along insitu__ice_array.along; what covers are sorted by */
   uint32_t most;  /* the highest end of this box and of all before it, along the same */
   uint32_t entry; /* number of the manifest */
+  uint32_t turn; /* its place in the array's list: of several that cover a chunk the first counts */
   uint64_t box;   /* in insitu__ice_tree.box: the begin and the end along each axis */
 };
 
@@ -26980,7 +26981,8 @@ static insitu_status insitu__ice_tree_covers(struct insitu__ice_tree *t,
     if (at == t->n_entries || memcmp(t->entry[at].id, id, INSITU__ICE_ID))
       return insitu__ice_damaged(
           "an array has chunks in a manifest that the snapshot does not list", err);
-    struct insitu__ice_cover c = {.entry = (uint32_t)at, .box = INSITU__ARRAY_LEN(t->box)};
+    struct insitu__ice_cover c = {
+        .entry = (uint32_t)at, .turn = (uint32_t)i, .box = INSITU__ARRAY_LEN(t->box)};
     for (unsigned d = 0; d < 2 * a->n_dims; d++)
       if (!INSITU__ARRAY_PUSH(t->box, insitu__base_load32(b->p + extents.at + 4 * (uint64_t)d)))
         return insitu__ice_no_memory(err);
@@ -27132,20 +27134,25 @@ static const struct insitu__ice_array *insitu__ice_chunk_of(
   return NULL;
 }
 
-/* The manifest that has an array's chunk; NULL: none. */
-static struct insitu__ice_entry *insitu__ice_covers(
-    const struct insitu__ice_tree *t, const struct insitu__ice_array *a, const uint32_t *index) {
-  const struct insitu__ice_cover *cover = t->cover + a->first;
+/* The manifest that may have an array's chunk: of those that cover it the first in the snapshot's
+ * list from *turn on. *turn becomes that of the one behind it. NULL: none. Icechunk's own readers
+ * look into the first one that covers a chunk, older ones into one after the other. */
+static struct insitu__ice_entry *insitu__ice_covers(const struct insitu__ice_tree *t,
+    const struct insitu__ice_array *a, const uint32_t *index, uint32_t *turn) {
+  const struct insitu__ice_cover *cover = t->cover + a->first, *best = NULL;
   uint64_t i = a->n;
   if (a->n_dims) INSITU__BASE_BISECT(i, 0, a->n, cover[mid].from <= index[a->along]);
   while (i-- > 0) {
     const uint32_t *box = t->box + cover[i].box;
-    if (a->n_dims && cover[i].most <= index[a->along]) return NULL;
+    if (a->n_dims && cover[i].most <= index[a->along]) break;
+    if (cover[i].turn < *turn || (best && best->turn < cover[i].turn)) continue;
     unsigned d = 0;
     while (d < a->n_dims && box[2 * d] <= index[d] && index[d] < box[2 * d + 1]) d++;
-    if (d == a->n_dims) return &t->entry[cover[i].entry];
+    if (d == a->n_dims) best = &cover[i];
   }
-  return NULL;
+  if (!best) return NULL;
+  *turn = best->turn + 1;
+  return &t->entry[best->entry];
 }
 
 /* >>icechunk ----------------------------------------------------------------------------------- */
@@ -27491,13 +27498,15 @@ static insitu_status insitu__icechunk_need_await(struct insitu__store *s,
 /* -- keys -- */
 
 /* Finds what a key names without a manifest: an object in memory, or the chunk of an array and the
- * manifest that may have it, in *entry. INSITU_E_NOTFOUND: nothing. */
+ * manifest that may have it, in *entry; the next one that may is found from *turn on.
+ * INSITU_E_NOTFOUND: nothing. */
 static insitu_status insitu__icechunk_find(const struct insitu__store *s, const char *key,
     struct insitu__store_extent *x, const struct insitu__ice_array **array, uint32_t *index,
-    struct insitu__ice_entry **entry) {
+    uint32_t *turn, struct insitu__ice_entry **entry) {
   const struct insitu__icechunk *ic = s->own;
   uint64_t n = strlen(key);
   *entry = NULL;
+  *turn = 0;
   if (n && key[n - 1] == 'n') { /* .../zarr.json: no chunk's key ends so */
     const insitu_object *o = insitu__store_object(s, key);
     if (!o) return INSITU_E_NOTFOUND;
@@ -27506,7 +27515,7 @@ static insitu_status insitu__icechunk_find(const struct insitu__store *s, const 
     return INSITU_OK;
   }
   *array = insitu__ice_chunk_of(&ic->tree, key, index);
-  if (*array) *entry = insitu__ice_covers(&ic->tree, *array, index);
+  if (*array) *entry = insitu__ice_covers(&ic->tree, *array, index, turn);
   return *entry ? INSITU_OK : INSITU_E_NOTFOUND;
 }
 
@@ -27657,33 +27666,43 @@ static insitu_status insitu__icechunk_config_await(
 static insitu_status insitu__icechunk_resolve_await(struct insitu__store *s, const char *key,
     uint64_t offset, uint64_t room, struct insitu__store_tag *tag, struct insitu__store_extent *x,
     insitu_error *err) {
+  const struct insitu__icechunk *ic = s->own;
   const struct insitu__ice_array *array;
   struct insitu__ice_entry *entry;
-  uint32_t index[INSITU__MAX_DIMS];
+  uint32_t index[INSITU__MAX_DIMS], turn;
   (void)offset;
   (void)room;
-  insitu_status status = insitu__icechunk_find(s, key, x, &array, index, &entry);
+  insitu_status status = insitu__icechunk_find(s, key, x, &array, index, &turn, &entry);
   if (status || !entry) return status;
-  status = insitu__icechunk_need_await(s, entry, tag, err);
-  if (status < 0) return status;
-  if (entry->table->named) status = insitu__icechunk_config_await(s, tag, err);
-  if (status < 0) {
-    insitu__icechunk_unpin(s->own, entry);
-    return status;
+  for (; entry; entry = insitu__ice_covers(&ic->tree, array, index, &turn)) {
+    status = insitu__icechunk_need_await(s, entry, tag, err);
+    if (status < 0) return status;
+    if (entry->table->named) status = insitu__icechunk_config_await(s, tag, err);
+    if (status < 0) {
+      insitu__icechunk_unpin(s->own, entry);
+      return status;
+    }
+    status = insitu__icechunk_place(s, array, index, entry, false, x, err);
+    if (status != INSITU_E_NOTFOUND) return status;
   }
-  return insitu__icechunk_place(s, array, index, entry, false, x, err);
+  return INSITU_E_NOTFOUND;
 }
 
 /* See struct insitu__store_ops. */
 static insitu_status insitu__icechunk_resolve_now(
     struct insitu__store *s, const char *key, struct insitu__store_extent *x) {
+  const struct insitu__icechunk *ic = s->own;
   const struct insitu__ice_array *array;
   struct insitu__ice_entry *entry;
-  uint32_t index[INSITU__MAX_DIMS];
-  if (insitu__icechunk_find(s, key, x, &array, index, &entry)) return INSITU_TIMEOUT;
+  uint32_t index[INSITU__MAX_DIMS], turn;
+  if (insitu__icechunk_find(s, key, x, &array, index, &turn, &entry)) return INSITU_TIMEOUT;
   if (!entry) return INSITU_OK;
-  if (!insitu__icechunk_pin(s->own, entry)) return INSITU_TIMEOUT;
-  return insitu__icechunk_place(s, array, index, entry, true, x, NULL) ? INSITU_TIMEOUT : INSITU_OK;
+  for (; entry; entry = insitu__ice_covers(&ic->tree, array, index, &turn)) {
+    if (!insitu__icechunk_pin(s->own, entry)) return INSITU_TIMEOUT;
+    insitu_status status = insitu__icechunk_place(s, array, index, entry, true, x, NULL);
+    if (status != INSITU_E_NOTFOUND) return status ? INSITU_TIMEOUT : INSITU_OK;
+  }
+  return INSITU_TIMEOUT;
 }
 
 /* See struct insitu__store_ops: the bytes of a manifest were copied. */

@@ -74,8 +74,13 @@ static void snapshot(struct insitu__ice_buffer *b) {
         empty |= box[2 * d] == box[2 * d + 1];
       }
       if (insitu__ice_chunk_of(&t, key, index) != a) continue; /* a path that ends in numbers */
-      const struct insitu__ice_entry *e = insitu__ice_covers(&t, a, index);
-      FUZZ_HOLDS(e || empty);
+      uint32_t turn = 0, last = 0, found = 0;
+      while (found < 64 && insitu__ice_covers(&t, a, index, &turn)) {
+        FUZZ_HOLDS(turn > last);
+        last = turn;
+        found++;
+      }
+      FUZZ_HOLDS(found || empty);
     }
   }
   insitu__ice_tree_free(&t);

@@ -125,7 +125,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
       .chunk = 7,
       .n_axes = 1,
       .n_drawn = 1,
-      .axes = {{7, 7}}};
+      .axes = {{.samples = 7, .chunk = 7}}};
   for (int i = 0; i < 3; i++) views[i].delta = reach[data[2] & 7][i];
   char *text = fuzz_copy(data + 4, n - 4);
   struct insitu__text_json j = {0};

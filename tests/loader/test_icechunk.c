@@ -668,6 +668,42 @@ static void over_http(void **state) {
   }
 }
 
+/* Manifests of one array whose extents overlap: a chunk is where one of them has it, and they are
+ * looked into in the order of the snapshot's list. */
+static void overlapping(void **state) {
+  (void)state;
+  for (int r = 0; r < 2; r++) {
+    insitu_loader *ld = open_as(repositories[r], "branch", "main");
+    struct insitu__icechunk *ic = insitu__icechunk_of(&ld->source.store);
+    unsigned several = 0;
+    for (uint64_t i = 0; i < ic->tree.n_arrays; i++) {
+      struct insitu__ice_array *a = &ic->tree.array[i];
+      for (uint64_t k = 0; k < a->n && a->n_dims; k++) {
+        struct insitu__ice_cover *c = &ic->tree.cover[a->first + k];
+        for (unsigned d = 0; d < a->n_dims; d++) {
+          ic->tree.box[c->box + 2 * d] = 0;
+          ic->tree.box[c->box + 2 * d + 1] = UINT32_MAX;
+        }
+        c->from = 0;
+        c->most = UINT32_MAX;
+      }
+      uint32_t index[INSITU__MAX_DIMS] = {0}, turn = 0;
+      uint64_t found = 0, last = 0;
+      for (struct insitu__ice_entry *e; (e = insitu__ice_covers(&ic->tree, a, index, &turn));
+           found++) {
+        assert_true(turn > last);
+        last = turn;
+      }
+      assert_int_equal(found, a->n);
+      several += a->n > 1;
+    }
+    assert_true(several > 0);
+    check_arrays(ld, SECOND);
+    check_arrays(ld, SECOND);
+    insitu_loader_close(&ld);
+  }
+}
+
 /* Iterators and loaders close while a manifest, and those who wait for it, get no answer. */
 static void stalled(void **state) {
   insitu_option options[] = {{"stall_timeout", "60m"}, {"retry_timeout", "60m"}};
@@ -731,6 +767,7 @@ int main(void) {
       cmocka_unit_test(refusals), cmocka_unit_test(hostile), cmocka_unit_test(damaged),
       cmocka_unit_test(missing), cmocka_unit_test(virtual_chunks),
       cmocka_unit_test(virtual_missing), cmocka_unit_test(no_memory), cmocka_unit_test(over_http),
-      cmocka_unit_test(stalled), cmocka_unit_test(requests)};
+      cmocka_unit_test(overlapping), cmocka_unit_test(stalled), cmocka_unit_test(requests)};
+  cmocka_set_test_filter(getenv("TEST_FILTER"));
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
