@@ -2210,7 +2210,9 @@ INSITU_DEF insitu_status insitu_loader_norm(const insitu_loader *loader, const c
     uint64_t index, double *mean, double *deviation, insitu_error *err);
 
 /* What epoch 0 of the iterator that desc describes would cost; the chunks that others read more
- * than once differ a little. Reads no chunk and allocates no batch. */
+ * than once differ a little. Batches that insitu_iter_skip leaves out are not known to it: they
+ * count, and an epoch without them reads less in the same memory. Reads no chunk and allocates no
+ * batch. */
 INSITU_DEF insitu_status insitu_loader_plan(
     const insitu_loader *loader, const insitu_iter_desc *desc, insitu_plan *out, insitu_error *err);
 

@@ -25,7 +25,7 @@ static void test_page(void **state) {
   assert_int_equal(strncmp(text, "<!doctype html>", 15), 0);
   assert_has(text, "</main></html>\n");
   /* 96 rows are delivered, and each is a dot */
-  assert_int_equal(count(text, "<circle "), 96);
+  assert_int_equal(count(text, "h0\" stroke="), 96);
   assert_has(text, "96 samples, 3 batches of 32 rows");
   assert_int_equal(count(text, "<svg "), count(text, "</svg>"));
   assert_int_equal(count(text, "<section"), count(text, "</section>"));
@@ -41,9 +41,40 @@ static void test_page(void **state) {
   text = run_slurp(page);
   assert_has(text, "the split train");
   assert_has(text, "Colors are ranks.");
-  assert_has(text, "--blue)\" opacity");
-  assert_has(text, "--amber)\" opacity");
+  assert_has(text, "h0\" stroke=\"var(--blue)\"");
+  assert_has(text, "h0\" stroke=\"var(--amber)\"");
   free(text);
+}
+
+/* The page, the table and the JSON begin with what limits and the knob to turn. */
+static void test_headline(void **state) {
+  (void)state;
+  static const struct {
+    const char *options, *limit, *says;
+    int code;
+  } plans[] = {{"--var x=uwnd,y=uwnd@1", "nothing", "Nothing in the plan limits it: ", 0},
+      {"--var x=uwnd --memory-budget 1Mi", "memory",
+          "The split train is limited by memory: it needs ", 3},
+      {"--var x=uwnd@-6:1,y=uwnd@1:13 --unit-chunks 1 --block-chunks 2 --batch-size 4", "reads",
+          "The split train is limited by chunks that are decoded again: every chunk is ", 0}};
+  char page[300], limit[60];
+  snprintf(page, sizeof page, "%s", support_path("headline.html"));
+  for (size_t i = 0; i < sizeof plans / sizeof *plans; i++) {
+    const char *options = plans[i].options, *says = plans[i].says;
+    int code = plans[i].code;
+    assert_int_equal(run_tool("plan %s %s --split train --html %s", WINDS, options, page), code);
+    char *text = run_slurp(page), *first = strstr(text, "<p>");
+    assert_non_null(first);
+    assert_int_equal(strncmp(first + 3, says, strlen(says)), 0);
+    assert_int_equal(count(text, says), 1);
+    free(text);
+    assert_int_equal(run_tool("plan %s %s --split train", WINDS, options), code);
+    assert_int_equal(strncmp(run_out, "! ", 2), 0);
+    assert_int_equal(strncmp(run_out + 2, says, strlen(says)), 0);
+    assert_int_equal(run_tool("plan %s %s --split train --json", WINDS, options), code);
+    snprintf(limit, sizeof limit, "\"limited_by\": \"%s\"", plans[i].limit);
+    assert_has(run_out, limit);
+  }
 }
 
 /* A name of an archive is text on the page, whatever it holds. */
@@ -235,6 +266,7 @@ static void test_peek_wrong(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_page),
+      cmocka_unit_test(test_headline),
       cmocka_unit_test(test_page_escapes),
       cmocka_unit_test(test_page_list),
       cmocka_unit_test(test_peek),

@@ -8,7 +8,13 @@ struct plan_cost { /* of one split */
   insitu_quality quality;
   uint64_t delivered, ring_bytes, memory_bytes;
 };
+/* What a hint is about; the first that a plan has is what limits it most. */
+enum plan_about { PLAN_MEMORY, PLAN_READS, PLAN_MIXING, PLAN_LEFT_OUT, PLAN_NOTE, PLAN_ABOUTS };
+static const char *const plan_limits[] = {"memory", "chunks that are decoded again",
+    "how little is mixed", "samples that are left out", "what gave way"};
+static const char *const plan_limit_keys[] = {"memory", "reads", "mixing", "dropped", "note"};
 struct plan_hint {
+  enum plan_about about;
   char text[600];
 };
 enum { PLAN_SPLITS = 4, PLAN_MAX_HINTS = 12 };
@@ -18,8 +24,9 @@ struct plan {
   struct plan_cost cost[PLAN_SPLITS];
   struct plan_hint hint[PLAN_MAX_HINTS];
   int n_hints;
-  int only;     /* the one split asked for, -1: all */
-  bool refused; /* some split that was asked for does not fit memory_budget */
+  enum plan_about about; /* of hints that are told now */
+  int only;              /* the one split asked for, -1: all */
+  bool refused;          /* some split that was asked for does not fit memory_budget */
 };
 
 static const char *plan_page, *plan_marks; /* --html, --marks */
@@ -40,6 +47,7 @@ __attribute__((format(printf, 2, 3))) static void plan_say(
   va_list args;
   if (p->n_hints == PLAN_MAX_HINTS) return;
   va_start(args, format);
+  p->hint[p->n_hints].about = p->about;
   vsnprintf(p->hint[p->n_hints++].text, sizeof p->hint->text, format, args);
   va_end(args);
 }
@@ -192,14 +200,46 @@ static void plan_hints(struct plan *p) {
   for (int i = 0; i < PLAN_SPLITS; i++) {
     const struct plan_cost *c = &p->cost[i];
     if (c->status != INSITU_OK || (p->only >= 0 ? i != p->only : i == INSITU_ALL)) continue;
+    p->about = PLAN_READS;
     if (c->plan.decode_amplification > PLAN_DECODED && !reads) plan_hint_reads(p, i);
+    p->about = PLAN_MEMORY;
     if (plan_memory(&c->plan) > budget && !memory) plan_hint_memory(p, i);
+    p->about = PLAN_MIXING;
     if (c->plan.variance_ratio > 2) plan_hint_mixing(p, i);
+    p->about = PLAN_LEFT_OUT;
     plan_hint_drops(p, i);
     reads = reads || c->plan.decode_amplification > PLAN_DECODED;
     memory = memory || plan_memory(&c->plan) > budget;
   }
   p->refused = memory;
+}
+
+/* The hint that tells what limits most; -1: there is none. */
+static int plan_first_hint(const struct plan *p) {
+  int first = -1;
+  for (int i = 0; i < p->n_hints; i++)
+    if (first < 0 || p->hint[i].about < p->hint[first].about) first = i;
+  return first;
+}
+/* The first sentence about a plan: what limits it and which knob to turn. */
+static const char *plan_headline(const struct plan *p, char *to, size_t cap) {
+  int first = plan_first_hint(p), split = 0;
+  const char *text = first < 0 ? "" : p->hint[first].text, *words = NULL;
+  for (; split < PLAN_SPLITS; split++) { /* "train: it needs ..." */
+    words = insitu__document_split_words[split];
+    if (!strncmp(text, words, strlen(words)) && !strncmp(text + strlen(words), ": ", 2)) break;
+  }
+  if (first < 0)
+    snprintf(to, cap,
+        "Nothing in the plan limits it: chunks are decoded about once, batches are well mixed, and "
+        "the memory fits. What remains is how fast the store and the decoder are: run insitu bench "
+        "with the same configuration.");
+  else if (p->hint[first].about == PLAN_NOTE) snprintf(to, cap, "Little limits it: %s", text);
+  else if (split < PLAN_SPLITS)
+    snprintf(to, cap, "The split %s is limited by %s: %s", words, plan_limits[p->hint[first].about],
+        text + strlen(words) + 2);
+  else snprintf(to, cap, "Limited by %s: %s", plan_limits[p->hint[first].about], text);
+  return to;
 }
 
 /* ---- printing ---- */
@@ -301,8 +341,10 @@ static void plan_print_drops(const struct plan *p, const struct plan_row *row) {
   }
 }
 static void plan_print(const struct plan *p) {
-  char text[32];
+  char text[32], headline[800];
   const insitu_loader_desc *c = insitu_loader_config(p->loader);
+  printf("%s!%s %s\n\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN),
+      plan_headline(p, headline, sizeof headline));
   plan_print_head(p);
   for (size_t r = 0; r < TOOL_COUNT(plan_rows); r++) {
     const struct plan_row *row = &plan_rows[r];
@@ -326,7 +368,8 @@ static void plan_print(const struct plan *p) {
     printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->cost[i].err.message);
   }
   for (int i = 0; i < p->n_hints; i++)
-    printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->hint[i].text);
+    if (i != plan_first_hint(p))
+      printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->hint[i].text);
 }
 static void plan_json_drops(struct tool_json_out *j, const uint64_t dropped[INSITU_DROPS]) {
   tool_json_object(j, "dropped");
@@ -386,6 +429,10 @@ static void plan_print_json(const struct plan *p) {
     tool_json_end(&j);
   }
   tool_json_end(&j);
+  int first = plan_first_hint(p);
+  char headline[800];
+  tool_json_string(&j, "limited_by", first < 0 ? "nothing" : plan_limit_keys[p->hint[first].about]);
+  tool_json_string(&j, "headline", plan_headline(p, headline, sizeof headline));
   tool_json_array(&j, "hints");
   for (int i = 0; i < p->n_hints; i++) tool_json_string(&j, NULL, p->hint[i].text);
   tool_json_end(&j);
@@ -423,6 +470,7 @@ static int plan_run(int argc, char **argv) {
       any = any || (p.cost[i].status == INSITU_OK && (p.only < 0 || i == p.only));
     }
     plan_hints(&p);
+    p.about = PLAN_NOTE;
     insitu__config_notes(p.loader, plan_note, &p);
     if (p.refused) code = TOOL_REFUSED;
     if (tool_json) plan_print_json(&p);
@@ -449,31 +497,33 @@ static const struct tool_option plan_options[] = {
 static const struct tool_command plan_command = {.name = "plan",
     .arguments = "URL | --config FILE [options]",
     .summary = "what an epoch would cost: samples, reads, memory, mixing",
-    .details =
-        TOOL_STORE_HELP "Reads the metadata, and the coordinate where dates select, but no other "
-                        "chunk. Where chunks are read more\n"
-                        "than 1.1 times, the memory does not fit, or batches vary more than twice "
-                        "as much as by an ideal\n"
-                        "shuffle, it says which knob to turn and what that would give. Without "
-                        "--var, the variables are all\n"
-                        "arrays of the longest axis of samples.\n"
-                        "The exit status is 3 where opening the configuration, or an iterator over "
-                        "a split that is shown, would\n"
-                        "be refused because it does not fit memory_budget.\n\n"
-                        "A configuration holds the fields of insitu_loader_desc by their names; "
-                        "what insitu_loader_describe prints\n"
-                        "is one as well:\n"
-                        "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": "
-                        "\"x\", \"path\": \"t\"},\n"
-                        "   {\"label\": \"y\", \"path\": \"t\", \"offset\": 1}], \"split\": "
-                        "[{\"fraction\": 0.8}, {\"fraction\": 0.2}],\n"
-                        "   \"iterator\": {\"split\": \"train\", \"order\": \"shuffled\"}}\n\n"
-                        "examples:\n"
-                        "  insitu plan t.zarr\n"
-                        "  insitu plan t.zarr --var x=t,y=t@1 --batch-size 16 --block-chunks 256\n"
-                        "  insitu plan t.zarr --var history=t@-3:1,future=t@6/12/24\n"
-                        "  insitu plan --config train.json --world 8 --json\n"
-                        "  insitu plan t.zarr --split train --html plan.html\n",
+    .details = TOOL_STORE_HELP
+    "Reads the metadata, and the coordinate where dates select, but no other "
+    "chunk. Where chunks are read more\n"
+    "than 1.1 times, the memory does not fit, or batches vary more than twice "
+    "as much as by an ideal\n"
+    "shuffle, it says so first, which knob to turn and what that would give. What "
+    "insitu_iter_skip leaves\n"
+    "out of an epoch is not known to it, and counts. Without "
+    "--var, the variables are all\n"
+    "arrays of the longest axis of samples.\n"
+    "The exit status is 3 where opening the configuration, or an iterator over "
+    "a split that is shown, would\n"
+    "be refused because it does not fit memory_budget.\n\n"
+    "A configuration holds the fields of insitu_loader_desc by their names; "
+    "what insitu_loader_describe prints\n"
+    "is one as well:\n"
+    "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": "
+    "\"x\", \"path\": \"t\"},\n"
+    "   {\"label\": \"y\", \"path\": \"t\", \"offset\": 1}], \"split\": "
+    "[{\"fraction\": 0.8}, {\"fraction\": 0.2}],\n"
+    "   \"iterator\": {\"split\": \"train\", \"order\": \"shuffled\"}}\n\n"
+    "examples:\n"
+    "  insitu plan t.zarr\n"
+    "  insitu plan t.zarr --var x=t,y=t@1 --batch-size 16 --block-chunks 256\n"
+    "  insitu plan t.zarr --var history=t@-3:1,future=t@6/12/24\n"
+    "  insitu plan --config train.json --world 8 --json\n"
+    "  insitu plan t.zarr --split train --html plan.html\n",
     .options = plan_options,
     .n_options = TOOL_COUNT(plan_options),
     .run = plan_run};

@@ -4,6 +4,7 @@
 
 enum {
   HTML_POINTS = 3000,    /* rows in the picture of the order */
+  HTML_FEW = 300,        /* fewer are drawn larger */
   HTML_BINS = 100,       /* bars along an epoch */
   HTML_DECILES = 10,     /* parts of an epoch */
   HTML_RANKS = 16,       /* ranks that are shown one by one */
@@ -227,12 +228,19 @@ static const char html_head[] =
     ".facts{display:grid;gap:10px;grid-template-columns:repeat(auto-fit,minmax(150px,1fr))}"
     ".fact b{display:block;font-size:1.45rem;font-weight:600;line-height:1.25}"
     ".fact span{color:var(--soft);font-size:.86rem}\n"
+    ".head{border-left:6px solid var(--green)}.head p{margin:0;font-size:1.12rem;font-weight:600}"
+    ".head.warn{border-left-color:var(--amber)}"
+    ".ends{display:flex;justify-content:space-between;margin-top:2px}"
+    ".dots{height:clamp(170px,26vw,400px)}.dots path{vector-effect:non-scaling-stroke}"
+    ".dots path+path{stroke-width:3.4px;stroke-linecap:round;opacity:.8}"
+    ".dots.few path+path{stroke-width:6px}\n"
     ".bad b{color:var(--amber)}.good b{color:var(--green)}"
     "ul{margin:6px 0;padding-left:20px}li{margin:4px 0}\n"
-    "svg{display:block;width:100%;height:auto}svg text{fill:var(--soft);font-size:12px}"
+    "svg{display:block;width:100%;height:auto;overflow:visible}svg text{fill:var(--soft);"
+    "font-size:12px;paint-order:stroke;stroke:var(--card);stroke-width:4px}"
     ".axis{stroke:var(--line)}table{border-collapse:collapse;width:100%}"
     "td{padding:3px 8px 3px 0;border-top:1px solid var(--line)}td+td{text-align:right;"
-    "font-variant-numeric:tabular-nums}@media(max-width:560px){svg text{font-size:22px}}\n"
+    "font-variant-numeric:tabular-nums}@media(max-width:560px){svg text{font-size:25px}}\n"
     ".key{display:inline-block;width:11px;height:11px;border-radius:3px;margin:0 5px 0 12px}\n"
     "</style>\n";
 
@@ -264,7 +272,12 @@ static void html_write_head(const struct html *h) {
       insitu__document_split_words[h->split], tool_count(text, h->cost->delivered),
       tool_count(other, p->batches), h->config->batch_size,
       h->config->world > 1 ? " on each rank" : "");
-  fputs("<div class=\"grid\"><section class=\"card wide\"><div class=\"facts\">\n", h->to);
+  int first = plan_first_hint(h->plan);
+  char headline[800];
+  fprintf(h->to, "<div class=\"grid\"><section class=\"card wide head %s\"><p>",
+      first < 0 || h->plan->hint[first].about == PLAN_NOTE ? "fine" : "warn");
+  html_text(h, plan_headline(h->plan, headline, sizeof headline));
+  fputs("</p></section>\n<section class=\"card wide\"><div class=\"facts\">\n", h->to);
 
   snprintf(text, sizeof text, "%.2f", p->decode_amplification);
   html_fact(h, text, "times each chunk is decoded; 1 is best",
@@ -287,20 +300,18 @@ static void html_write_head(const struct html *h) {
   fputs("</div></section>\n", h->to);
 }
 
+/* What is told behind the headline. */
 static void html_write_hints(const struct html *h) {
-  fputs("<section class=\"card wide\"><h2>What limits it, and what gave way</h2>\n", h->to);
-  if (!h->plan->n_hints)
-    fputs("<p>Nothing stands out: chunks are decoded about once, batches are well mixed, and the "
-          "memory fits. How fast it runs tells insitu bench.</p>\n",
-        h->to);
-  if (h->plan->n_hints) fputs("<ul>\n", h->to);
+  int first = plan_first_hint(h->plan);
+  if (h->plan->n_hints < 2) return;
+  fputs("<section class=\"card wide\"><h2>Also, and what gave way</h2>\n<ul>\n", h->to);
   for (int i = 0; i < h->plan->n_hints; i++) {
+    if (i == first) continue;
     fputs("<li>", h->to);
     html_text(h, h->plan->hint[i].text);
     fputs("</li>\n", h->to);
   }
-  if (h->plan->n_hints) fputs("</ul>\n", h->to);
-  fputs("</section>\n", h->to);
+  fputs("</ul>\n</section>\n", h->to);
 }
 
 static const char *const html_colors[] = {"blue", "amber", "green", "violet", "red", "grey"};
@@ -313,20 +324,18 @@ static void html_part(const struct html *h, uint64_t seen) {
 
 static void html_write_order(const struct html *h) {
   fputs("<section class=\"card wide\"><h2>Order of epoch 0</h2>\n", h->to);
-  html_svg(h, 1280, 400, "where in the archive the rows of an epoch come from");
-  fputs("<line class=\"axis\" x1=\"60\" y1=\"370\" x2=\"1260\" y2=\"370\"/>"
-        "<line class=\"axis\" x1=\"60\" y1=\"10\" x2=\"60\" y2=\"370\"/>"
-        "<text x=\"60\" y=\"390\">first batch</text>"
-        "<text x=\"1260\" y=\"390\" text-anchor=\"end\">last</text>"
-        "<text x=\"52\" y=\"368\" text-anchor=\"end\">begin</text>"
-        "<text x=\"52\" y=\"22\" text-anchor=\"end\">end</text>\n",
-      h->to);
+  /* Stretched to the page; dots and words keep their size. */
+  fprintf(h->to,
+      "<p class=\"soft\">end of the split</p>\n<svg class=\"%s\" viewBox=\"0 0 1000 400\" "
+      "preserveAspectRatio=\"none\" role=\"img\" aria-label=\"where in the archive the rows of an "
+      "epoch come from\">\n<path class=\"axis\" d=\"M0,0V400H1000\" fill=\"none\"/>\n",
+      h->n_points < HTML_FEW ? "dots few" : "dots");
   for (unsigned i = 0; i < h->n_points; i++)
-    fprintf(h->to,
-        "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"1.6\" fill=\"var(--%s)\" opacity=\".75\"/>\n",
-        60 + 1200 * (double)h->point[i].x, 370 - 360 * (double)h->point[i].y,
+    fprintf(h->to, "<path d=\"M%.1f,%.1fh0\" stroke=\"var(--%s)\"/>\n",
+        6 + 988 * (double)h->point[i].x, 394 - 388 * (double)h->point[i].y,
         html_colors[h->point[i].rank % TOOL_COUNT(html_colors)]);
-  fputs("</svg>\n<p class=\"soft\">Each dot is a row: from left to right as it is delivered, from "
+  fputs("</svg>\n<p class=\"soft ends\"><span>its begin; first batch</span><span>last batch</span>"
+        "</p>\n<p class=\"soft\">Each dot is a row: from left to right as it is delivered, from "
         "bottom to top as the archive has it. An even cloud is well mixed; steps are windows that "
         "hold too little.",
       h->to);
@@ -341,23 +350,28 @@ static void html_bars(const struct html *h, const struct html_mixing *m, unsigne
   double most = 2;
   for (unsigned i = 0; i < n; i++) most = fmax(most, html_variance_ratio(h, &m[i], rows));
   html_svg(h, 640, 200, label);
-  double wide = 560.0 / n, scale = 150 / most;
+  double wide = fmin(560.0 / n, 112), scale = 140 / most;
   for (unsigned i = 0; i < n; i++) {
     double v = html_variance_ratio(h, &m[i], rows);
     fprintf(h->to,
         "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"2\" "
-        "fill=\"var(--%s)\"><title>%s %u: %.2f over %" PRIu64 " batches</title></rect>"
-        "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.1f</text>"
-        "<text x=\"%.1f\" y=\"188\" text-anchor=\"middle\">%u</text>\n",
+        "fill=\"var(--%s)\"><title>%s %u: %.2f over %" PRIu64 " batches</title></rect>\n",
         60 + wide * i + 3, 170 - v * scale, wide - 6, v * scale, v > 2 ? "amber" : "blue", unit,
-        i + 1, v, m[i].batches, 60 + wide * (i + .5), 165 - v * scale, v, 60 + wide * (i + .5),
-        i + 1);
+        i + 1, v, m[i].batches);
   }
   fprintf(h->to,
-      "<line x1=\"60\" x2=\"620\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--green)\" "
-      "stroke-dasharray=\"4 4\"/><text x=\"52\" y=\"%.1f\" text-anchor=\"end\">ideal</text>\n"
-      "</svg>\n",
-      170 - scale, 170 - scale, 174 - scale);
+      "<line x1=\"60\" x2=\"%.1f\" y1=\"%.1f\" y2=\"%.1f\" stroke=\"var(--ink)\" "
+      "stroke-width=\"1.5\" stroke-dasharray=\"5 4\"/><text x=\"52\" y=\"%.1f\" "
+      "text-anchor=\"end\">ideal</text>\n",
+      60 + wide * n, 170 - scale, 170 - scale, 174 - scale);
+  for (unsigned i = 0; i < n; i++) { /* over the line */
+    double v = html_variance_ratio(h, &m[i], rows), x = 60 + wide * (i + .5);
+    fprintf(h->to,
+        "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%.1f</text>"
+        "<text x=\"%.1f\" y=\"192\" text-anchor=\"middle\">%u</text>\n",
+        x, 165 - v * scale, v, x, i + 1);
+  }
+  fputs("</svg>\n", h->to);
 }
 
 static void html_write_mixing(const struct html *h) {
@@ -387,9 +401,9 @@ static void html_write_reads(const struct html *h) {
   fputs("<section class=\"card\"><h2>Chunk reads over the epoch</h2>\n", h->to);
   html_svg(h, 640, 200, "chunks that are read over the epoch");
   double wide = 560.0 / HTML_BINS * (HTML_BINS / (double)bins), scale = 150 / (double)most;
-  for (unsigned i = 0, at = 0; i < HTML_BINS; i++) {
-    if (bins < HTML_BINS && !h->fresh[i] && !h->again[i]) continue;
-    double x = bins < HTML_BINS ? 60 + wide * at++ : 60 + wide * i;
+  for (unsigned k = 0; k < bins; k++) { /* where an epoch has fewer batches than bars, one each */
+    uint64_t i = bins < HTML_BINS ? k * (uint64_t)HTML_BINS / bins : k;
+    double x = 60 + wide * k;
     double fresh = scale * (double)h->fresh[i], later = scale * (double)h->again[i];
     fprintf(h->to,
         "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"var(--blue)\"/>"
@@ -399,8 +413,8 @@ static void html_write_reads(const struct html *h) {
   fprintf(h->to,
       "<line class=\"axis\" x1=\"60\" y1=\"170\" x2=\"620\" y2=\"170\"/>"
       "<text x=\"52\" y=\"26\" text-anchor=\"end\">%" PRIu64 "</text>"
-      "<text x=\"60\" y=\"188\">first batch</text>"
-      "<text x=\"620\" y=\"188\" text-anchor=\"end\">last</text>\n</svg>\n<p class=\"soft\">",
+      "<text x=\"60\" y=\"193\">first batch</text>"
+      "<text x=\"620\" y=\"193\" text-anchor=\"end\">last</text>\n</svg>\n<p class=\"soft\">",
       most);
   html_key(h, "blue", "for the first time");
   html_key(h, "amber", "again, for another window");

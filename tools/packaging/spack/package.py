@@ -1,5 +1,11 @@
-# spack repo add a repository that has this file as packages/insitubatch/package.py, then spack install insitubatch; or
-# spack dev-build in a clone of the project.
+# There is no archive to download yet: spack builds a clone of the project. In a package repository of yours (spack repo create),
+# as insitubatch/package.py under its packages/:
+#   spack dev-build -d CLONE insitubatch@0.1.0        or, in an environment: spack develop -p CLONE insitubatch@0.1.0
+try:
+    from spack_repo.builtin.build_systems.makefile import MakefilePackage  # spack 1.0 and later
+except ImportError:
+    pass  # before, spack.package has it
+
 from spack.package import *
 
 
