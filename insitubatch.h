@@ -556,9 +556,16 @@
  *   and configuration: what decodes otherwise needs another name. Kept as they are stored are
  *   arrays with a codec around their shards or with chunks of several sizes, virtual archives and
  *   Icechunk repositories. What a chunk takes may be at most an eighth of cache_budget. Both caches
- *   may be used at once. insitu_plan.disk_hit_rate tells what share of an epoch's chunks is found
- *   on disk once the cache is full: what came first in a run stays, what no run uses any more goes
- *   first.
+ *   may be used at once. insitu_plan.disk_hit_rate tells what share of its chunks a run of six
+ *   epochs finds on disk, the first left out. What no run uses any more goes first; then what is
+ *   used in a later epoch goes for a chunk that is used in an earlier one, or again within an
+ *   epoch, as the orders of the epochs to come tell. Ranks of a run that share the directory know
+ *   of each other, and go by the orders of all of them; give ranks of one node numbers that follow
+ *   each other. Such a chunk is written anew in its turn: with several nodes, or chunks that an
+ *   epoch reads twice, a third of the reads may be written in each epoch; where each chunk is read
+ *   once by a node, nothing is once the directory is full. What came first stays where a loader
+ *   would have to know more than 2^18 chunks, and of patches; of chunks kept as they are stored
+ *   also where they are read in parts.
  *
  *   desc.offline = 1 asks the store for nothing: metadata and chunks come from cache_dir alone, so
  *   that a node without a network, or without the file system of the archive, goes on. What is
@@ -2070,9 +2077,9 @@ typedef struct insitu_plan {
    * rank then has seen nearly all chunks, and finds more. Of one rank nearly the same as hit_rate
    */
   double late_hit_rate;
-  /* expected: share of an epoch's different chunks that cache_dir has once it is full, where it
-   * keeps them decoded, with nothing else in it and, of several ranks, all of them sharing it; 0:
-   * they are kept as they are stored, whose length only reading tells */
+  /* expected: share of the chunk reads of all ranks that cache_dir answers in epochs 1 to 5 of a run
+   * from epoch 0, where it keeps them decoded, with nothing else in it and, of several ranks, all
+   * of them sharing it; 0: they are kept as they are stored, whose length only reading tells */
   double disk_hit_rate;
   /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
   double variance_ratio;
@@ -18309,6 +18316,9 @@ struct insitu__store_tag {
    * tells; INSITU_E_CHANGED where they are of another, or the object is gone. */
   const struct insitu__store_tag *pin;
 
+  /* In: NULL, or when these bytes are used again, by which the cache in front tells what goes. */
+  const struct insitu__disk_use *use;
+
   bool pinnable;    /* in: a later read may be pinned to this one: a directory tells its version */
   bool past_caches; /* in: the buffers may be filled past the processor's caches */
   bool whole;       /* in: a read from byte 0 on means the whole object, and needs no range */
@@ -21543,6 +21553,7 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  *        |    not found ----> removed
  *        v
  *     not used for longest, and the budget is nearly spent --> removed
+ *     used later than one that comes (struct insitu__disk_order) --> removed
  *
  * An entry is a header, which says in full what it holds and of which object, and the bytes that
  * were read or decoded. Both carry a crc32c, so what a killed process, a full disk or a power loss
@@ -21597,8 +21608,12 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
 /* Nanoseconds by which the clock of files' times may be behind. */
 #define INSITU__DISK_TICK 10000000
 #define INSITU__DISK_BUDGET (UINT64_C(16) << 30) /* bytes, by default */
-/* The bytes of the marker that locks are taken on. */
+/* Entries that are removed for one that is used before them, at most: they may be smaller, and
+ * others may take the room. */
+#define INSITU__DISK_VICTIMS 8
+/* The bytes of the marker that locks are taken on. Behind the last, each rank of a run has one. */
 enum { INSITU__DISK_LOCK_OPEN, INSITU__DISK_LOCK_EVICT, INSITU__DISK_LOCK_USED };
+#define INSITU__DISK_LOCK_RANKS (INT64_C(1) << 40)
 /* Where the marker keeps the bytes in use; and its length. */
 enum { INSITU__DISK_USED = 32, INSITU__DISK_MARKER_BYTES = 40 };
 enum { INSITU__DISK_PATH = 34 }; /* bytes of an entry's path: xx/, 30 more, NUL */
@@ -21644,6 +21659,24 @@ struct insitu__disk_desc {
   void *user;
 };
 
+/* When a chunk of an array is used again. */
+struct insitu__disk_use {
+  uint64_t next; /* see struct insitu__decoded; 0: it is not known */
+  uint64_t array, chunk;
+  const void *user; /* an iterator */
+};
+
+/* Who knows when entries are used, which are named by the numbers of insitu__disk_name. Reactor
+ * thread. */
+struct insitu__disk_order {
+  void *order; /* NULL: nobody; what came first in a run then stays */
+  /* An entry was written, or served. */
+  void (*used)(void *order, const struct insitu__disk_use *use, const uint64_t name[2]);
+  /* The entry that is used last; false: none is known to be used later than `next`. It is to be
+   * removed. */
+  bool (*last)(void *order, uint64_t next, uint64_t name[2]);
+};
+
 struct insitu__disk {
   /* Fixed while the cache is open. */
   struct insitu__reactor *reactor; /* NULL: not open */
@@ -21653,6 +21686,7 @@ struct insitu__disk {
   int64_t opened;                  /* ns since 1970 */
   int dirfd, markerfd;             /* -1: not open */
   bool read_only;
+  struct insitu__disk_order order;
 
   pthread_mutex_t lock; /* with the lock of the count, among this loader's threads */
 
@@ -21708,7 +21742,9 @@ struct insitu__disk_read {
   bool asks;          /* a decoded chunk: a read revalidates its entry */
   bool member;        /* it comes from a member of a zip file, whose reads tell no version */
   struct iovec own;   /* of a decoded chunk: what `to` points to */
+  struct insitu__disk_use use;
   char path[INSITU__DISK_PATH];
+  char victim[INSITU__DISK_PATH]; /* to be removed before the entry is written; "": none */
   /* One more than the caller's; behind them the header and, for a decoded chunk, its key. */
   struct iovec iov[];
 };
@@ -21719,15 +21755,23 @@ static int64_t insitu__disk_now(void) { /* ns since 1970 */
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void insitu__disk_path(const struct insitu__disk_id *id, char path[INSITU__DISK_PATH]) {
-  uint64_t h[2];
+static void insitu__disk_name(const struct insitu__disk_id *id, uint64_t h[2]) {
   for (uint64_t i = 0; i < 2; i++) {
     h[i] = insitu__store_hash(insitu__store_hash(i, id->name), id->key);
     h[i] = insitu__order_mix(insitu__order_mix(h[i] ^ id->offset) ^ id->asked);
     if (id->form) h[i] = insitu__order_mix(h[i] ^ id->form);
   }
+}
+
+static void insitu__disk_name_path(const uint64_t h[2], char path[INSITU__DISK_PATH]) {
   snprintf(path, INSITU__DISK_PATH, "%02x/%014" PRIx64 "%016" PRIx64, (unsigned)(h[0] >> 56),
       h[0] & (UINT64_MAX >> 8), h[1]);
+}
+
+static void insitu__disk_path(const struct insitu__disk_id *id, char path[INSITU__DISK_PATH]) {
+  uint64_t h[2];
+  insitu__disk_name(id, h);
+  insitu__disk_name_path(h, path);
 }
 
 static uint64_t insitu__disk_charge(uint64_t bytes) { /* what a file of so many counts as */
@@ -21870,13 +21914,27 @@ static void insitu__disk_unlock_count(struct insitu__disk *d) {
   pthread_mutex_unlock(&d->lock);
 }
 
-/* Takes d->owed off the bytes in use and adds `more` to them; *used becomes what is in use then. 0,
- * -1: that would exceed the budget, or errno. */
-static int insitu__disk_reserve(struct insitu__disk *d, uint64_t more, uint64_t *used) {
+/* What a file at this path counts as; 0: there is none. */
+static uint64_t insitu__disk_charge_of(const struct insitu__disk *d, const char *path) {
+  struct stat info;
+  if (fstatat(d->dirfd, path, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode)) return 0;
+  return insitu__disk_charge((uint64_t)info.st_size);
+}
+
+/* Removes the entry at path `victim`, unless that is empty, takes d->owed off the bytes in use and
+ * adds `more` to them; *used becomes what is in use then. 0, -1: that would exceed the budget, or
+ * errno. */
+static int insitu__disk_reserve(
+    struct insitu__disk *d, const char *victim, uint64_t more, uint64_t *used) {
   *used = 0;
   int error = insitu__disk_lock_count(d);
   if (error) return error;
 
+  uint64_t goes = *victim ? insitu__disk_charge_of(d, victim) : 0;
+  if (goes && !unlinkat(d->dirfd, victim, 0)) {
+    d->owed += goes;
+    d->evicted++;
+  }
   uint64_t owed = d->owed, now;
   bool fits = false,
        done = pread(d->markerfd, &now, sizeof now, INSITU__DISK_USED) == (ssize_t)sizeof now;
@@ -21899,7 +21957,7 @@ static int insitu__disk_reserve(struct insitu__disk *d, uint64_t more, uint64_t 
 static void insitu__disk_give_back(struct insitu__disk *d, uint64_t bytes) {
   uint64_t used;
   d->owed += bytes;
-  (void)insitu__disk_reserve(d, 0, &used);
+  (void)insitu__disk_reserve(d, "", 0, &used);
 }
 
 /* Makes a file in tmp, which it makes, too; -1: errno says why. */
@@ -21907,13 +21965,6 @@ static int insitu__disk_create(struct insitu__disk *d, char name[INSITU__DISK_PA
   snprintf(name, INSITU__DISK_PATH, "tmp/%016" PRIx64 "%08x", d->seed, d->serial++);
   if (mkdirat(d->dirfd, "tmp", 0700) && errno != EEXIST) return -1;
   return openat(d->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-}
-
-/* What a file at this path counts as; 0: there is none. */
-static uint64_t insitu__disk_charge_of(const struct insitu__disk *d, const char *path) {
-  struct stat info;
-  if (fstatat(d->dirfd, path, &info, AT_SYMLINK_NOFOLLOW) || !S_ISREG(info.st_mode)) return 0;
-  return insitu__disk_charge((uint64_t)info.st_size);
 }
 
 /* Removes an entry or a file in tmp, and returns the bytes that it gave back. Where the count
@@ -22046,7 +22097,7 @@ static uint64_t insitu__disk_evict(struct insitu__disk *d) {
   insitu__disk_scan_folder(d, "tmp", insitu__disk_remove_stale, &v);
   v.before = d->opened - INSITU__DISK_TICK;
   v.file = insitu__mem_realloc(NULL, 2 * INSITU__DISK_OLDEST * sizeof *v.file);
-  if (v.file && !insitu__disk_reserve(d, 0, &used) && used > target) {
+  if (v.file && !insitu__disk_reserve(d, "", 0, &used) && used > target) {
     insitu__disk_scan(d, insitu__disk_consider, &v);
     /* a scan that was cut short has not seen all */
     if (d->reactor->ending) v.n = 0;
@@ -22108,7 +22159,7 @@ static void insitu__disk_write_job(void *arg, unsigned worker) {
   char name[INSITU__DISK_PATH];
   uint64_t charge = insitu__disk_charge(r->head + r->entry.payload);
   (void)worker;
-  r->error = insitu__disk_reserve(d, charge, &r->used);
+  r->error = insitu__disk_reserve(d, r->victim, charge, &r->used);
   if (r->error) return;
 
   int fd = insitu__disk_create(d, name);
@@ -22194,6 +22245,31 @@ static uint64_t insitu__disk_chunk_charge(uint64_t bytes) {
   return insitu__disk_charge(bytes + INSITU__DISK_ROOM);
 }
 
+/* The read's entry is in the directory. */
+static void insitu__disk_used(const struct insitu__disk_read *r) {
+  const struct insitu__disk_order *o = &r->disk->order;
+  uint64_t name[2];
+  if (!o->order || !r->use.next) return;
+  insitu__disk_name(&r->id, name);
+  o->used(o->order, &r->use, name);
+}
+
+/* Writes the entry. Where there is no room, and nothing is left of other runs, what is used later
+ * goes for it. */
+static void insitu__disk_place_await(struct insitu__disk_read *r) {
+  struct insitu__disk *d = r->disk;
+  uint64_t name[2];
+  r->victim[0] = 0;
+  insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
+  for (int i = 0; i < INSITU__DISK_VICTIMS && r->error < 0 && d->order.order && r->use.next; i++) {
+    if (d->evicting || insitu__base_now() >= d->evict_again) break;
+    if (!d->order.last(d->order.order, r->use.next, name)) break;
+    insitu__disk_name_path(name, r->victim);
+    insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
+  }
+  if (!r->error) insitu__disk_used(r);
+}
+
 static void insitu__disk_write_await(struct insitu__disk_read *r) {
   struct insitu__disk *d = r->disk;
   int64_t now = insitu__base_now();
@@ -22201,7 +22277,7 @@ static void insitu__disk_write_await(struct insitu__disk_read *r) {
   bool keeps = insitu__disk_keeps(d, charge);
   if (keeps && now < d->write_again) d->unkept++;
   if (d->read_only || !keeps || now < d->write_again) return;
-  insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
+  insitu__disk_place_await(r);
   if (!r->error) d->written++;
   else d->unkept++;
   if (r->error > 0) insitu__disk_trouble(d, "an entry cannot be written", r->error);
@@ -22210,7 +22286,7 @@ static void insitu__disk_write_await(struct insitu__disk_read *r) {
   if (!d->evicting && now >= d->evict_again) {
     d->evicting = true; /* and nobody waits for it */
     if (insitu__reactor_spawn(d->reactor, insitu__disk_evict_coro, d)) d->evicting = false;
-  } else if (full && !d->evicting) {
+  } else if (full && !d->evicting && !d->order.order) {
     d->write_again = d->evict_again;
   }
 }
@@ -22269,6 +22345,7 @@ static insitu_status insitu__disk_hit_await(
   tag->size = e->version.total;
   tag->unchanged = tag->open_end = false;
   tag->cached = true;
+  insitu__disk_used(r);
   d->hits++;
   d->bytes += e->payload;
   return INSITU_OK;
@@ -22466,6 +22543,7 @@ static insitu_status insitu__disk_read_await(struct insitu__disk *d, struct insi
   const char *name = base->front_name ? base->front_name : d->name;
   bool mine = !tag->etag[0] && !tag->past_front && insitu__disk_fits(key, iov, n_iov);
   if (mine) r = insitu__disk_read_begin(d, name, key, offset, iov, n_iov);
+  if (r && tag->use) r->use = *tag->use;
   if (!r && mine && d->desc.offline)
     return insitu__error_set(err, INSITU_E_NOMEM,
         "store '%.300s', object '%.300s': no memory to read it from cache_dir; give the process "
@@ -22743,6 +22821,41 @@ static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *er
   if (!status && alone && !insitu__disk_lock(d->markerfd, F_RDLCK, INSITU__DISK_LOCK_OPEN, true))
     status = insitu__disk_refuse(d->dir, errno, "its lock was lost", err);
   return status;
+}
+
+/* ---- the ranks of a run that share the directory ---- */
+
+/* The byte of the marker that a rank of this run locks: other runs have others, most likely. */
+static struct flock insitu__disk_rank_lock(
+    const struct insitu__disk *d, uint64_t rank, uint64_t world) {
+  uint64_t run = insitu__order_mix(insitu__store_hash(world, d->name)) % (INSITU__MAX_WORLD / 2);
+  return (struct flock){.l_type = F_RDLCK,
+      .l_whence = SEEK_SET,
+      .l_start = INSITU__DISK_LOCK_RANKS + (off_t)(run * (2 * INSITU__MAX_WORLD) + rank),
+      .l_len = 1};
+}
+
+/* Tells others that a rank uses the directory, until it closes it. */
+static void insitu__disk_join(struct insitu__disk *d, uint64_t rank, uint64_t world) {
+  struct flock l = insitu__disk_rank_lock(d, rank, world);
+  (void)fcntl(d->markerfd, F_OFD_SETLK, &l);
+}
+
+/* Whether a rank uses it; not of the own one. */
+static bool insitu__disk_shares(const struct insitu__disk *d, uint64_t rank, uint64_t world) {
+  struct flock l = insitu__disk_rank_lock(d, rank, world);
+  l.l_type = F_WRLCK;
+  return !fcntl(d->markerfd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
+}
+
+/* The ranks around this one that use it, too: n from *first on. */
+static uint64_t insitu__disk_ranks(
+    const struct insitu__disk *d, uint64_t rank, uint64_t world, uint64_t *first) {
+  uint64_t end = rank + 1;
+  *first = rank;
+  while (*first && insitu__disk_shares(d, *first - 1, world)) --*first;
+  while (end < world && insitu__disk_shares(d, end, world)) end++;
+  return end - *first;
 }
 
 /* A zeroed one is fine. To be called after its reactor was closed. */
@@ -40868,6 +40981,11 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
  * epoch behind, its chunks count as never used again, until it scans on and its clock is set anew.
  * Of patches nothing is looked up: what came first stays.
  *
+ * Entries of cache_dir that this loader wrote or used are in such a heap, too, by the use that any
+ * rank that shares the directory makes of them: where there is no room for a chunk, the last of
+ * them goes if that is used later. A rank knows the ranks beside it by locks on the directory's
+ * marker. An entry whose time is past was used by another rank, which now decides about it.
+ *
  * An array has a pool: room for chunks of its size, as large a part of cache_memory as the array's
  * part of all decoded bytes. Entries that no tile uses are in a heap, the one that is used last at
  * its top. All memory is taken at open; pages are taken as chunks come. What tiles use cannot go,
@@ -40893,14 +41011,15 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
 struct insitu__decoded_entry {
   unsigned char *memory; /* fixed */
   uint64_t chunk, field;
-  uint64_t next;    /* when it is used next; UINT64_MAX: nothing is here */
-  const void *user; /* the iterator by whose clock that is; NULL: it was closed */
-  uint32_t chain;   /* the entry that follows in its bucket, or UINT32_MAX */
-  uint32_t place;   /* in the heap, while no tile uses it */
-  uint32_t users;   /* tiles */
-  bool known;       /* it is in a bucket */
-  bool loading;     /* a tile fills it */
-  bool there;       /* it is filled */
+  uint64_t next;          /* when it is used next; UINT64_MAX: nothing is here */
+  const void *user;       /* the iterator by whose clock that is; NULL: it was closed */
+  uint32_t chain;         /* the entry that follows in its bucket, or UINT32_MAX */
+  uint32_t place;         /* in the heap, while no tile uses it */
+  uint32_t users;         /* tiles */
+  uint64_t array, number; /* in the pool of cache_dir: whose chunk it is */
+  bool known;             /* it is in a bucket */
+  bool loading;           /* a tile fills it */
+  bool there;             /* it is filled */
   struct insitu__reactor_gate loaded;
 };
 
@@ -40918,6 +41037,11 @@ struct insitu__decoded {
   uint64_t n_pools;
   uint64_t room; /* chunks that all pools hold */
   uint64_t now;  /* the latest time of any iterator */
+
+  /* What is known to be in cache_dir: chunk and field are an entry's name, no entry has memory, and
+   * only those that are known are in the heap. */
+  struct insitu__decoded_pool disk;
+  uint32_t disk_free; /* an entry that is not known, or UINT32_MAX; its chain leads to more */
 };
 
 /* ---- pools ---- */
@@ -40976,6 +41100,7 @@ static void insitu__decoded_pool_free(struct insitu__decoded_pool *p) {
 
 static void insitu__decoded_free(struct insitu__decoded *d) {
   for (uint64_t i = 0; d->pool && i < d->n_pools; i++) insitu__decoded_pool_free(&d->pool[i]);
+  insitu__decoded_pool_free(&d->disk);
   insitu__mem_free(d->pool);
   *d = (struct insitu__decoded){.n_pools = 0};
 }
@@ -41120,20 +41245,110 @@ static void insitu__decoded_leave(
   insitu__decoded_settle(p, p->n_heap++, e);
 }
 
+/* ---- entries of cache_dir (reactor thread): see struct insitu__disk_order ---- */
+
+/* Bytes that are taken for n entries. */
+static uint64_t insitu__decoded_disk_bytes(uint64_t n) {
+  return n * (sizeof(struct insitu__decoded_entry) + 3 * sizeof(uint32_t));
+}
+
+/* False: no memory. */
+static bool insitu__decoded_disk_init(struct insitu__decoded *d, uint32_t n) {
+  if (!insitu__decoded_pool_init(&d->disk, n, 0)) return false;
+  for (uint32_t e = 0; e < n; e++) d->disk.entry[e].chain = e + 1 < n ? e + 1 : UINT32_MAX;
+  d->disk_free = n ? 0 : UINT32_MAX;
+  d->disk.n_heap = 0;
+  d->room += n;
+  return true;
+}
+
+/* Forgets the entry that is used last. */
+static void insitu__decoded_disk_forget(struct insitu__decoded *d) {
+  struct insitu__decoded_pool *p = &d->disk;
+  uint32_t e = p->heap[0], last = p->heap[--p->n_heap];
+  insitu__decoded_empty(p, e);
+  if (last != e) insitu__decoded_settle(p, 0, last);
+  p->entry[e].chain = d->disk_free;
+  d->disk_free = e;
+}
+
+/* Forgets entries whose time is past: another rank used them, and knows when they are used next. */
+static void insitu__decoded_disk_sweep(struct insitu__decoded *d) {
+  struct insitu__decoded_pool *p = &d->disk;
+  p->n_heap = 0;
+  for (uint32_t e = 0; e < p->n; e++) {
+    if (!p->entry[e].known) continue;
+    if (p->entry[e].next >= d->now) {
+      insitu__decoded_settle(p, p->n_heap++, e);
+      continue;
+    }
+    insitu__decoded_empty(p, e);
+    p->entry[e].chain = d->disk_free;
+    d->disk_free = e;
+  }
+}
+
+static bool insitu__decoded_disk_last(void *order, uint64_t next, uint64_t name[2]) {
+  struct insitu__decoded *d = order;
+  const struct insitu__decoded_pool *p = &d->disk;
+  if (!p->n_heap || p->entry[p->heap[0]].next <= next) return false;
+  name[0] = p->entry[p->heap[0]].chunk;
+  name[1] = p->entry[p->heap[0]].field;
+  insitu__decoded_disk_forget(d);
+  return true;
+}
+
+static void insitu__decoded_disk_used(
+    void *order, const struct insitu__disk_use *use, const uint64_t name[2]) {
+  struct insitu__decoded *d = order;
+  struct insitu__decoded_pool *p = &d->disk;
+  uint32_t e = *insitu__decoded_bucket(p, name[0], name[1]);
+  while (e != UINT32_MAX && (p->entry[e].chunk != name[0] || p->entry[e].field != name[1]))
+    e = p->entry[e].chain;
+  bool known = e != UINT32_MAX;
+  if (!known && d->disk_free == UINT32_MAX) insitu__decoded_disk_sweep(d);
+  if (!known && d->disk_free == UINT32_MAX) insitu__decoded_disk_forget(d);
+  if (!known) e = d->disk_free;
+
+  struct insitu__decoded_entry *entry = &p->entry[e];
+  entry->next = use->next;
+  entry->user = use->user;
+  if (known) {
+    insitu__decoded_settle(p, entry->place, e);
+    return;
+  }
+  d->disk_free = entry->chain;
+  entry->chunk = name[0];
+  entry->field = name[1];
+  entry->array = use->array;
+  entry->number = use->chunk;
+  entry->known = true;
+  uint32_t *bucket = insitu__decoded_bucket(p, name[0], name[1]);
+  entry->chain = *bucket;
+  *bucket = e;
+  insitu__decoded_settle(p, p->n_heap++, e);
+}
+
 /* ---- when a chunk is used ---- */
 
-/* The windows of a rank's epoch that show a chunk, and the first row of each that does, as a number
- * of the rank's rows. */
+/* Lanes of neighbouring ranks: the own one's, or of all that share a directory. */
+struct insitu__decoded_lanes {
+  uint64_t first, n;
+};
+
+/* The windows of an epoch of these that show a chunk, and the first row of each that does, as a
+ * number of a rank's rows. */
 struct insitu__decoded_uses {
   const struct insitu__plan *plan;
   const struct insitu__order *order;
+  struct insitu__decoded_lanes lanes;
   uint64_t n;
   struct {
     uint64_t lane, window, at;
   } use[INSITU__DECODED_USES];
 };
 
-/* Adds anchors [at, end) of the sequence, all of the unit of a rank. */
+/* Adds anchors [at, end) of the sequence, all of the unit of a rank in the order. */
 static void insitu__decoded_use_unit(
     struct insitu__decoded_uses *u, uint64_t rank, uint64_t at, uint64_t end) {
   const struct insitu__plan_layout *l = &u->plan->layout;
@@ -41144,14 +41359,14 @@ static void insitu__decoded_use_unit(
     struct insitu__order_window w;
     if (lane >= l->lanes) return; /* dropped in this epoch */
     stop = insitu__base_min(end, insitu__order_lane_begin(o, lane + 1));
-    if (lane - l->first_lane >= l->rank_lanes) continue;
+    if (lane - u->lanes.first >= u->lanes.n) continue;
 
     insitu__order_window_find(o, &w, lane, rank);
     for (uint64_t a = insitu__base_max(at, w.begin); a < insitu__base_min(stop, w.end); a++)
       first = insitu__base_min(first, insitu__order_window_index(&w, a - w.begin));
     if (first == UINT64_MAX) continue;
     uint64_t batch = first / l->lane_rows, row = first % l->lane_rows * l->rank_lanes;
-    uint64_t when = batch * l->batch + row + (lane - l->first_lane);
+    uint64_t when = batch * l->batch + row + lane % l->rank_lanes;
     while (i < u->n && (u->use[i].lane != lane || u->use[i].window != w.index)) i++;
     if (i == INSITU__DECODED_USES) continue;
     if (i == u->n) u->use[u->n++].at = when;
@@ -41189,12 +41404,14 @@ static void insitu__decoded_use_line(
 
 /* Finds the uses of a chunk in an epoch. */
 static void insitu__decoded_uses(struct insitu__decoded_uses *u, const struct insitu__plan *p,
-    const struct insitu__order *o, const struct insitu__geometry_array *a, uint64_t chunk) {
+    const struct insitu__order *o, const struct insitu__decoded_lanes *lanes,
+    const struct insitu__geometry_array *a, uint64_t chunk) {
   uint64_t rows = insitu__geometry_rows(a, chunk);
   struct insitu__geometry_line line;
 
   u->plan = p;
   u->order = o;
+  u->lanes = *lanes;
   u->n = 0;
   for (uint64_t i = 0; i < a->n_spans; i++) {
     const struct insitu__geometry_span *span = &a->spans[i];
@@ -41227,6 +41444,13 @@ static uint64_t insitu__decoded_later(const struct insitu__plan *p) {
   return insitu__base_max(2, insitu__base_min(3 * p->layout.world, INSITU__DECODED_LATER_MOST));
 }
 
+/* The time by which cache_dir puts chunks in order: the end of the epoch for one that the epoch uses
+ * once. Of two of these neither goes for the other, for that would find no more, and would write as
+ * much as a third of all chunks in every epoch. */
+static uint64_t insitu__decoded_disk_time(uint64_t at, uint64_t uses, uint64_t rows) {
+  return uses > 1 ? at : rows - 1;
+}
+
 /* Orders of the epochs that follow one, each at its number % n; and when chunks are used. */
 struct insitu__decoded_clock {
   struct insitu__order *order;
@@ -41234,6 +41458,10 @@ struct insitu__decoded_clock {
   uint64_t before; /* the time when row 0 of epoch 0 would have been scanned; it may wrap around */
   uint64_t at;     /* the time of its iterator's latest use of a chunk, or of its begin */
   bool paused;     /* since then its iterator's chunks were let go */
+
+  struct insitu__decoded_lanes own;
+  struct insitu__decoded_lanes node; /* of the ranks that share cache_dir */
+  uint64_t node_epoch;               /* for which that was looked up */
 };
 
 static void insitu__decoded_clock_free(struct insitu__decoded_clock *c) {
@@ -41249,6 +41477,9 @@ static insitu_status insitu__decoded_clock_init(struct insitu__decoded_clock *c,
   insitu_status status = INSITU_OK;
 
   c->before = 0;
+  c->own = (struct insitu__decoded_lanes){p->layout.first_lane, p->layout.rank_lanes};
+  c->node = c->own;
+  c->node_epoch = UINT64_MAX;
   c->n = n;
   c->order = insitu__mem_alloc(n, sizeof *c->order);
   if (!c->order)
@@ -41272,19 +41503,22 @@ static const struct insitu__order *insitu__decoded_order(
 }
 
 /* When a chunk is used next, behind row `now` of an epoch, whose order is o, and not in window
- * `except`. */
+ * `except`. disk: by any rank that shares cache_dir, see insitu__decoded_disk_time. */
 static uint64_t insitu__decoded_next(struct insitu__decoded_clock *c, const struct insitu__plan *p,
     const struct insitu__order *o, const struct insitu__geometry_array *a, uint64_t chunk,
-    uint64_t now, const struct insitu__order_window *except) {
+    uint64_t now, const struct insitu__order_window *except, bool disk) {
   struct insitu__decoded_uses uses;
   uint64_t rows = o->batches * p->layout.batch, epoch = o->epoch, first = UINT64_MAX;
 
   if (a->n_patch) return INSITU__DECODED_NEVER;
   for (uint64_t k = 0; first == UINT64_MAX; k++) {
     if (k > c->n) return INSITU__DECODED_NEVER;
-    insitu__decoded_uses(&uses, p, k ? insitu__decoded_order(c, epoch + k) : o, a, chunk);
+    insitu__decoded_uses(
+        &uses, p, k ? insitu__decoded_order(c, epoch + k) : o, disk ? &c->node : &c->own, a, chunk);
     first = insitu__decoded_first(&uses, k ? 0 : now, k ? NULL : except);
-    if (first != UINT64_MAX) first += (epoch + k) * rows + c->before;
+    if (first == UINT64_MAX) continue;
+    if (disk) first = insitu__decoded_disk_time(first, uses.n, rows);
+    first += (epoch + k) * rows + c->before;
   }
   return first;
 }
@@ -41297,15 +41531,17 @@ static void insitu__decoded_move(struct insitu__decoded *d, struct insitu__decod
   c->paused = !o;
   c->at = d->now;
   if (o) c->before = d->now - (o->epoch * o->batches * p->layout.batch + now);
-  for (uint64_t i = 0; i < d->n_pools; i++) {
-    struct insitu__decoded_pool *pool = &d->pool[i];
-    const struct insitu__geometry_array *a = &p->shown->arrays[i];
+  for (uint64_t i = 0; i <= d->n_pools; i++) {
+    bool disk = i == d->n_pools;
+    struct insitu__decoded_pool *pool = disk ? &d->disk : &d->pool[i];
     for (uint32_t e = 0; e < pool->n; e++) {
       struct insitu__decoded_entry *entry = &pool->entry[e];
       if (!entry->known || (entry->user && entry->user != user)) continue;
+      const struct insitu__geometry_array *a = &p->shown->arrays[disk ? entry->array : i];
+      uint64_t chunk = disk ? entry->number : entry->chunk;
       entry->user = o ? user : NULL;
       entry->next = INSITU__DECODED_NEVER;
-      if (o) entry->next = insitu__decoded_next(c, p, o, a, entry->chunk, now, NULL);
+      if (o) entry->next = insitu__decoded_next(c, p, o, a, chunk, now, NULL, disk);
       if (entry->next == INSITU__DECODED_NEVER) entry->user = NULL;
       if (!entry->users) insitu__decoded_settle(pool, entry->place, e);
     }
@@ -41325,6 +41561,7 @@ static bool insitu__decoded_rests(const struct insitu__decoded *d,
 /* A use of a chunk, for insitu__decoded_expect. */
 struct insitu__decoded_event {
   uint64_t at, next, chunk;
+  bool once; /* in its epoch */
 };
 
 static int insitu__decoded_by_time(const void *x, const void *y) {
@@ -41337,6 +41574,7 @@ struct insitu__decoded_trial {
   struct insitu__decoded_event *event;
   uint64_t n, most;
   uint64_t later, from; /* epochs that the loader looks ahead; the first of the late ones */
+  bool disk;            /* of cache_dir, with all ranks; else of cache_memory, with the own one */
   /* hits and uses: in the epochs of a usual run, and in late ones */
   double hits[2], uses[2];
 };
@@ -41352,16 +41590,21 @@ static bool insitu__decoded_trial_uses(struct insitu__decoded_trial *t,
     uint64_t first = t->n;
     for (uint64_t epoch = 0; epoch < c->n; epoch++) {
       struct insitu__decoded_uses uses;
-      insitu__decoded_uses(&uses, p, insitu__decoded_order(c, epoch), a, chunk);
+      insitu__decoded_uses(&uses, p, insitu__decoded_order(c, epoch), &c->own, a, chunk);
       if (uses.n > t->most - t->n) return false;
       for (uint64_t i = 0; i < uses.n; i++)
-        t->event[t->n++] = (struct insitu__decoded_event){
-            .at = epoch * rows + uses.use[i].at, .next = INSITU__DECODED_NEVER, .chunk = chunk};
+        t->event[t->n++] = (struct insitu__decoded_event){.at = epoch * rows + uses.use[i].at,
+            .next = INSITU__DECODED_NEVER,
+            .chunk = chunk,
+            .once = uses.n == 1};
     }
     qsort(t->event + first, t->n - first, sizeof *t->event, insitu__decoded_by_time);
-    for (uint64_t i = first; i + 1 < t->n; i++)
-      if (t->event[i + 1].at / rows - t->event[i].at / rows <= t->later)
-        t->event[i].next = t->event[i + 1].at;
+    for (uint64_t i = first; i + 1 < t->n; i++) {
+      const struct insitu__decoded_event *e = &t->event[i + 1];
+      if (e->at / rows - t->event[i].at / rows > t->later) continue;
+      t->event[i].next = e->at;
+      if (t->disk && e->once) t->event[i].next = (e->at / rows + 1) * rows - 1;
+    }
   }
   qsort(t->event, t->n, sizeof *t->event, insitu__decoded_by_time);
   return true;
@@ -41384,7 +41627,8 @@ static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu
     const struct insitu__plan *p, uint64_t i, uint64_t n, uint64_t fields) {
   const struct insitu__geometry_array *a = &p->geometry->arrays[i];
   uint64_t each = c->n * INSITU__DECODED_USES; /* of one chunk at most, and mostly much less */
-  uint64_t some = INSITU__DECODED_SAMPLE / 4 * p->layout.world; /* each shows its part of them */
+  /* each rank shows its part of them */
+  uint64_t some = INSITU__DECODED_SAMPLE / 4 * (t->disk ? 1 : p->layout.world);
   uint64_t step = insitu__base_ceil_div(insitu__base_min(a->chunks, UINT64_MAX >> 6) * c->n, some);
   uint64_t rows = c->order[0].batches * p->layout.batch;
   struct insitu__decoded_pool pool = {.n = 0};
@@ -41410,17 +41654,18 @@ static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu
 }
 
 /* The share of the chunks that a run finds in the cache, see insitu_plan.hit_rate, and that late
- * epochs find: tried with all chunks, or with some of them and as much less room. Behind the epochs
+ * epochs find; or in cache_dir: tried with all chunks, or with some of them and as much less room. Behind the epochs
  * that count there are as many as a loader looks ahead. n: chunks of each array that it holds. */
 static insitu_status insitu__decoded_expect(const struct insitu__plan *p, const uint64_t *n,
-    double *rate, double *late_rate, insitu_error *err) {
+    bool disk, double *rate, double *late_rate, insitu_error *err) {
   const struct insitu__geometry *g = p->geometry;
   struct insitu__decoded_clock c;
   uint64_t later = insitu__decoded_later(p), *fields = insitu__plan_fields(g);
-  struct insitu__decoded_trial t = {.later = later, .from = later};
+  struct insitu__decoded_trial t = {.later = later, .from = later, .disk = disk};
   insitu_status status =
       insitu__decoded_clock_init(&c, p, INSITU__DECODED_RUN + 2 * later, UINT64_MAX, err);
   bool ok = fields != NULL;
+  if (disk) c.own = (struct insitu__decoded_lanes){0, p->layout.lanes};
 
   *rate = *late_rate = 0;
   for (uint64_t i = 0; !status && ok && i < g->n_arrays; i++) {
@@ -42322,6 +42567,8 @@ static void insitu__device_close(struct insitu__device *d) {
 #define INSITU__LOADER_FAR_FLIGHT (128u << 20)
 #define INSITU__LOADER_FAR_LEAST 64
 #define INSITU__LOADER_FAR_MOST 256
+/* Entries of cache_dir that a loader knows, at most: 148 bytes each. */
+#define INSITU__LOADER_DISK_ENTRIES (1u << 18)
 #define INSITU__LOADER_FAR_INNER 1024
 /* Bytes of batches that prefetch_depth aims at, and that chunk buffers stay within. */
 #define INSITU__LOADER_FAR_BYTES (256u << 20)
@@ -42490,6 +42737,7 @@ struct insitu__loader_tile {
   unsigned char *cell;
   bool fills, filled;
   struct insitu__disk_read *disk; /* its entry in cache_dir, while it is fetched; or NULL */
+  struct insitu__disk_use use;    /* for entries of the chunk in cache_dir */
   uint64_t chunk, field;
   uint64_t base;      /* number of the epoch's first batch */
   uint64_t number;    /* of the batch whose row touched the tile first */
@@ -42741,6 +42989,7 @@ struct insitu__loader_footprint {
   uint64_t cache_slots, slot_bytes; /* of the indexes of shards; 0: there are none */
   uint64_t cache_bytes;             /* of these indexes, and of the cache of decoded chunks */
   uint64_t *decoded;                /* chunks of each array that this cache holds, or NULL */
+  uint64_t disk_entries;            /* of cache_dir that are known in memory, at most; or 0 */
   uint64_t decoded_used;            /* bytes of these, and of all decoded chunks that there are */
   double decoded_most;
 };
@@ -47180,6 +47429,29 @@ static insitu_status insitu__config_footprint_decoded(
       bytes, f->decoded_most);
 }
 
+/* How many entries of cache_dir are to be known, to tell which goes: as many as it holds; 0: it holds
+ * all chunks, or more than may be known. */
+static uint64_t insitu__config_disk_entries(const insitu_loader *ld) {
+  const struct insitu__geometry *g = &ld->geometry;
+  uint64_t n = 0, bytes = 0, least = INSITU__DISK_BLOCK;
+
+  if (!ld->source.disk.reactor || ld->source.disk.read_only) return 0;
+  for (uint64_t i = 0; i < g->n_arrays; i++) {
+    const struct insitu__geometry_array *a = &g->arrays[i];
+    uint64_t charge = insitu__disk_chunk_charge(a->chunk_bytes), chunks, all;
+    if (!insitu__base_mul(a->chunks, a->n_fields, &chunks)) return 0;
+    if (!insitu__base_mul(chunks, charge, &all)) all = UINT64_MAX;
+    n = insitu__codec_add_saturating(n, chunks);
+    if (!ld->config.cache_decoded) continue;
+    bytes = insitu__codec_add_saturating(bytes, all);
+    least = insitu__base_min(i ? least : UINT64_MAX, insitu__disk_charge(a->chunk_bytes));
+  }
+  if (bytes && bytes <= ld->source.disk.desc.budget) return 0;
+  n = insitu__base_min(n, ld->source.disk.desc.budget / least + 1);
+  if (ld->config.world > 1) n *= 2; /* others' entries are forgotten when half are such */
+  return n <= INSITU__LOADER_DISK_ENTRIES ? n : 0;
+}
+
 /* With cache_decoded: refuses a cache that keeps no chunk of any array. */
 static insitu_status insitu__config_keeps(const insitu_loader *ld, insitu_error *err) {
   const struct insitu__geometry *g = &ld->geometry;
@@ -47257,6 +47529,8 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
   uint64_t kept = insitu__loader_get(&ld->budget.kept), maps = insitu__loader_get(&ld->budget.maps);
   total = insitu__codec_add_saturating(total, kept + maps);
   f->cache_bytes = insitu__codec_add_saturating(f->cache_bytes, decoded);
+  f->disk_entries = insitu__config_disk_entries(ld);
+  f->cache_bytes += insitu__decoded_disk_bytes(f->disk_entries);
   if (c->plan_only) return INSITU_OK;
   if (total <= c->memory_budget && decoded > c->memory_budget - total)
     return insitu__error_set(err, INSITU_E_BUDGET,
@@ -48875,6 +49149,7 @@ static void insitu__tile_disk_begin(
   if (!t->cell) t->cell = t->keep;
   t->disk = insitu__disk_chunk_begin(&a->zarr.source->store, key,
       insitu__zarr_inner_of(&a->zarr, index), a->zarr.form, t->cell, a->chunk_bytes);
+  if (t->disk) t->disk->use = t->use;
   if (!t->disk && t->cell == t->keep) t->cell = NULL; /* no memory, or its key is too long */
 }
 
@@ -48953,6 +49228,7 @@ static insitu_status insitu__tile_fetch_await(
       .anew = t->anew,
       .past_caches = t->past_caches,
       .past_front = insitu__loader_keeps(ld, a),
+      .use = &t->use,
       .whole = !inner && (!aim.direct || aim.bytes == t->decoded)};
   if (t->disk) insitu__disk_chunk_ask(t->disk, &tag);
   if (inner) {
@@ -50975,6 +51251,26 @@ static void insitu__pass_time(insitu_iter *it, const struct insitu__loader_tile 
       insitu__decoded_move(d, &i->clock, &i->plan, NULL, 0, i);
 }
 
+/* Sets when the tile's chunk is used next by the ranks that share cache_dir. Who these are is looked
+ * up in each epoch: they begin one after the other. */
+static void insitu__pass_disk_use(insitu_iter *it, struct insitu__loader_tile *t, uint64_t now) {
+  insitu_loader *ld = it->loader;
+  struct insitu__decoded_clock *c = &it->clock;
+
+  if (c->node_epoch != t->order->epoch) {
+    uint64_t world = it->plan.layout.world, first = 0;
+    uint64_t n = insitu__disk_ranks(&ld->source.disk, (uint64_t)ld->config.rank, world, &first);
+    c->node.first = first * c->own.n;
+    c->node.n = n * c->own.n;
+    c->node_epoch = t->order->epoch;
+  }
+  t->use.array = (uint64_t)(t->array - it->plan.shown->arrays);
+  t->use.chunk = t->chunk;
+  t->use.user = it;
+  t->use.next =
+      insitu__decoded_next(c, &it->plan, t->order, t->array, t->chunk, now, &t->window, true);
+}
+
 /* Looks the tile's chunk up in the cache of decoded chunks. True: it is there. */
 static bool insitu__pass_cached(insitu_iter *it, struct insitu__loader_tile *t) {
   const struct insitu__plan_scan *s = &it->sched.scan;
@@ -50983,10 +51279,13 @@ static bool insitu__pass_cached(insitu_iter *it, struct insitu__loader_tile *t) 
   uint64_t now = s->batch * it->plan.layout.batch + s->row;
   bool found;
 
-  if (!d->n_pools) return false;
+  t->use.next = 0;
+  if (!d->n_pools && !d->disk.n) return false;
   insitu__pass_time(it, t, now);
-  uint64_t next =
-      insitu__decoded_next(&it->clock, &it->plan, t->order, t->array, t->chunk, now, &t->window);
+  if (d->disk.n) insitu__pass_disk_use(it, t, now);
+  if (!d->n_pools) return false;
+  uint64_t next = insitu__decoded_next(
+      &it->clock, &it->plan, t->order, t->array, t->chunk, now, &t->window, false);
   t->entry = insitu__decoded_touch(&d->pool[s->array], t->chunk, t->field, it, next, &found);
   t->fills = t->entry && !found;
   if (t->entry) t->cell = t->entry->memory;
@@ -51503,9 +51802,12 @@ static insitu_status insitu__pass_iter_orders(
     status = insitu__plan_order(&it->plan, epoch, &it->order[i], err);
   }
 
-  if (!status && it->loader->footprint.decoded)
+  const struct insitu__loader_footprint *f = &it->loader->footprint;
+  if (!status && (f->decoded || f->disk_entries))
     status = insitu__decoded_clock_init(&it->clock, &it->plan, insitu__decoded_later(&it->plan),
-        it->loader->config.cache_memory / INSITU__PASS_CLOCK_SHARE, err);
+        (it->loader->config.cache_memory + insitu__decoded_disk_bytes(f->disk_entries)) /
+            INSITU__PASS_CLOCK_SHARE,
+        err);
   if (status) return status;
   it->batches = it->order[0].batches;
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;
@@ -51912,7 +52214,7 @@ static void insitu__pass_move_await(void *arg) {
   for (uint64_t i = 0; i < 2; i++) insitu__order_reset(&it->order[i], epoch + ((epoch ^ i) & 1));
   it->sched.scan_epoch = epoch;
   insitu__plan_scan_seek(&it->sched.scan, &it->order[epoch & 1], number % it->batches);
-  if (it->loader->decoded.n_pools)
+  if (it->loader->decoded.n_pools || it->loader->decoded.disk.n)
     insitu__decoded_move(&it->loader->decoded, &it->clock, &it->plan, it->sched.scan.order,
         number % it->batches * it->plan.layout.batch, it);
   it->sched.stopping = false;
@@ -53366,6 +53668,13 @@ static bool insitu__open_tiles(insitu_loader *ld) {
       insitu__cache_init(&ld->cache, (uint32_t)ld->footprint.cache_slots, ld->footprint.slot_bytes);
   if (ok && ld->footprint.decoded)
     ok = insitu__decoded_init(&ld->decoded, g, ld->footprint.decoded);
+  if (ok && ld->footprint.disk_entries) {
+    struct insitu__disk *disk = &ld->source.disk;
+    ok = insitu__decoded_disk_init(&ld->decoded, (uint32_t)ld->footprint.disk_entries);
+    disk->order = (struct insitu__disk_order){
+        &ld->decoded, insitu__decoded_disk_used, insitu__decoded_disk_last};
+    insitu__disk_join(disk, (uint64_t)ld->config.rank, (uint64_t)ld->config.world);
+  }
   for (uint64_t i = 0; ok && i < ld->config.decode_threads; i++)
     insitu__codec_scratch_init(&ld->scratch[i].codec);
   for (uint64_t i = ld->config.max_inflight; ok && i-- > 0;) {
@@ -55758,36 +56067,34 @@ static double insitu__public_decode_amplification(
   return counted < amplification ? counted : amplification;
 }
 
-/* See insitu_plan.disk_hit_rate. What came first stays until the budget is spent, and each chunk is
- * as likely to be among that: of all that the ranks show, so much is found as there is room for.
- * distinct: chunks that this rank's epoch shows. */
-static insitu_status insitu__public_disk_rate(const insitu_loader *ld, const struct insitu__plan *p,
-    uint64_t distinct, double *rate, insitu_error *err) {
+/* See insitu_plan.disk_hit_rate. */
+static insitu_status insitu__public_disk_rate(
+    const insitu_loader *ld, const struct insitu__plan *p, double *rate, insitu_error *err) {
   const struct insitu__geometry *g = p->geometry;
-  double all = 0, kept = 0, bytes = 0;
+  double kept = 0, bytes = 0, late;
 
   *rate = 0;
   if (!ld->source.disk.name) return INSITU_OK;
-  uint64_t *fields = insitu__plan_fields(g);
-  if (!fields)
+  uint64_t *n = insitu__plan_fields(g);
+  if (!n)
     return insitu__error_set(
         err, INSITU_E_NOMEM, "plan: no memory for what is shown; give the process more memory");
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
-    double n = (double)a->chunks * (double)(a->n_patch ? a->n_fields : fields[i]);
+    double chunks = (double)a->chunks * (double)(a->n_patch ? a->n_fields : n[i]);
     uint64_t head = insitu__disk_header_bytes(ld->source.disk.name, a->zarr.path) + 16;
-    all += n;
-    if (!insitu__loader_keeps(ld, a)) continue;
-    kept += n;
-    bytes += n * (double)insitu__disk_charge(a->chunk_bytes + head);
+    n[i] = insitu__loader_keeps(ld, a) && chunks < 4e18 ? (uint64_t)chunks : 0;
+    kept += (double)n[i];
+    bytes += (double)n[i] * (double)insitu__disk_charge(a->chunk_bytes + head);
   }
 
-  insitu__mem_free(fields);
-  if (kept <= 0 || !distinct) return INSITU_OK;
-  double takes = bytes / all * (double)distinct * (double)p->layout.world;
-  double room = (double)ld->config.cache_budget / takes;
-  *rate = kept / all * (room < 1 ? room : 1);
-  return INSITU_OK;
+  double room = bytes > 0 ? (double)ld->config.cache_budget / bytes : 0;
+  for (uint64_t i = 0; i < g->n_arrays; i++)
+    n[i] = insitu__base_min((uint64_t)((double)n[i] * (room < 1 ? room : 1)), UINT32_MAX / 4);
+  insitu_status status = INSITU_OK;
+  if (kept > 0) status = insitu__decoded_expect(p, n, true, rate, &late, err);
+  insitu__mem_free(n);
+  return status;
 }
 
 INSITU_DEF insitu_status insitu_loader_plan(
@@ -55807,9 +56114,9 @@ INSITU_DEF insitu_status insitu_loader_plan(
   if (status) return status;
   out->decode_amplification = insitu__public_decode_amplification(ld, &p, out->amplification);
   if (ld->footprint.decoded)
-    status =
-        insitu__decoded_expect(&p, ld->footprint.decoded, &out->hit_rate, &out->late_hit_rate, err);
-  if (!status) status = insitu__public_disk_rate(ld, &p, out->distinct, &out->disk_hit_rate, err);
+    status = insitu__decoded_expect(
+        &p, ld->footprint.decoded, false, &out->hit_rate, &out->late_hit_rate, err);
+  if (!status) status = insitu__public_disk_rate(ld, &p, &out->disk_hit_rate, err);
   if (status) return status;
   out->assembly = choice.gather ? INSITU_GATHER : INSITU_SCATTER;
   out->kept_bytes = choice.gather ? choice.size.bytes : 0;
@@ -56161,7 +56468,8 @@ static void insitu__public_missing_in(struct insitu__public_missing *m, uint64_t
 
   for (uint64_t chunk = 0; chunk < a->chunks; chunk += m->step) {
     struct insitu__decoded_uses uses = {.n = 1};
-    if (!a->n_patch) insitu__decoded_uses(&uses, p, m->order, a, chunk);
+    struct insitu__decoded_lanes own = {p->layout.first_lane, p->layout.rank_lanes};
+    if (!a->n_patch) insitu__decoded_uses(&uses, p, m->order, &own, a, chunk);
     for (uint64_t f = 0; uses.n && (f = insitu__geometry_next(g, a, f)) != UINT64_MAX; f++) {
       uint64_t index[INSITU__MAX_DIMS], object;
       char key[INSITU__MAX_KEY];
