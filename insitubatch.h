@@ -564,8 +564,8 @@
  *   each other. Such a chunk is written anew in its turn: with several nodes, or chunks that an
  *   epoch reads twice, a third of the reads may be written in each epoch; where each chunk is read
  *   once by a node, nothing is once the directory is full. What came first stays where a loader
- *   would have to know more than 2^18 chunks, and of patches; of chunks kept as they are stored
- *   also where they are read in parts.
+ *   would have to know more than 2^18 chunks, or by more than a 32nd of memory_budget, and of
+ *   patches; of chunks kept as they are stored also where they are read in parts.
  *
  *   desc.offline = 1 asks the store for nothing: metadata and chunks come from cache_dir alone, so
  *   that a node without a network, or without the file system of the archive, goes on. What is
@@ -2077,9 +2077,9 @@ typedef struct insitu_plan {
    * rank then has seen nearly all chunks, and finds more. Of one rank nearly the same as hit_rate
    */
   double late_hit_rate;
-  /* expected: share of the chunk reads of all ranks that cache_dir answers in epochs 1 to 5 of a run
-   * from epoch 0, where it keeps them decoded, with nothing else in it and, of several ranks, all
-   * of them sharing it; 0: they are kept as they are stored, whose length only reading tells */
+  /* expected: share of the chunk reads of all ranks that cache_dir answers in epochs 1 to 5 of a
+   * run from epoch 0, where it keeps them decoded, with nothing else in it and, of several ranks,
+   * all of them sharing it; 0: they are kept as they are stored, whose length only reading tells */
   double disk_hit_rate;
   /* expected, see insitu_quality; 1 is an ideal shuffle; 0: sequential */
   double variance_ratio;
@@ -41444,9 +41444,9 @@ static uint64_t insitu__decoded_later(const struct insitu__plan *p) {
   return insitu__base_max(2, insitu__base_min(3 * p->layout.world, INSITU__DECODED_LATER_MOST));
 }
 
-/* The time by which cache_dir puts chunks in order: the end of the epoch for one that the epoch uses
- * once. Of two of these neither goes for the other, for that would find no more, and would write as
- * much as a third of all chunks in every epoch. */
+/* The time by which cache_dir puts chunks in order: the end of the epoch for one that the epoch
+ * uses once. Of two of these neither goes for the other, for that would find no more, and would
+ * write as much as a third of all chunks in every epoch. */
 static uint64_t insitu__decoded_disk_time(uint64_t at, uint64_t uses, uint64_t rows) {
   return uses > 1 ? at : rows - 1;
 }
@@ -41654,8 +41654,9 @@ static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu
 }
 
 /* The share of the chunks that a run finds in the cache, see insitu_plan.hit_rate, and that late
- * epochs find; or in cache_dir: tried with all chunks, or with some of them and as much less room. Behind the epochs
- * that count there are as many as a loader looks ahead. n: chunks of each array that it holds. */
+ * epochs find; or in cache_dir: tried with all chunks, or with some of them and as much less room.
+ * Behind the epochs that count there are as many as a loader looks ahead. n: chunks of each array
+ * that it holds. */
 static insitu_status insitu__decoded_expect(const struct insitu__plan *p, const uint64_t *n,
     bool disk, double *rate, double *late_rate, insitu_error *err) {
   const struct insitu__geometry *g = p->geometry;
@@ -47429,8 +47430,8 @@ static insitu_status insitu__config_footprint_decoded(
       bytes, f->decoded_most);
 }
 
-/* How many entries of cache_dir are to be known, to tell which goes: as many as it holds; 0: it holds
- * all chunks, or more than may be known. */
+/* How many entries of cache_dir are to be known, to tell which goes: as many as it holds; 0: it
+ * holds all chunks, or more than may be known. */
 static uint64_t insitu__config_disk_entries(const insitu_loader *ld) {
   const struct insitu__geometry *g = &ld->geometry;
   uint64_t n = 0, bytes = 0, least = INSITU__DISK_BLOCK;
@@ -47449,7 +47450,8 @@ static uint64_t insitu__config_disk_entries(const insitu_loader *ld) {
   if (bytes && bytes <= ld->source.disk.desc.budget) return 0;
   n = insitu__base_min(n, ld->source.disk.desc.budget / least + 1);
   if (ld->config.world > 1) n *= 2; /* others' entries are forgotten when half are such */
-  return n <= INSITU__LOADER_DISK_ENTRIES ? n : 0;
+  bool fits = insitu__decoded_disk_bytes(n) <= ld->config.memory_budget / 32;
+  return n <= INSITU__LOADER_DISK_ENTRIES && fits ? n : 0;
 }
 
 /* With cache_decoded: refuses a cache that keeps no chunk of any array. */
@@ -51251,8 +51253,8 @@ static void insitu__pass_time(insitu_iter *it, const struct insitu__loader_tile 
       insitu__decoded_move(d, &i->clock, &i->plan, NULL, 0, i);
 }
 
-/* Sets when the tile's chunk is used next by the ranks that share cache_dir. Who these are is looked
- * up in each epoch: they begin one after the other. */
+/* Sets when the tile's chunk is used next by the ranks that share cache_dir. Who these are is
+ * looked up in each epoch: they begin one after the other. */
 static void insitu__pass_disk_use(insitu_iter *it, struct insitu__loader_tile *t, uint64_t now) {
   insitu_loader *ld = it->loader;
   struct insitu__decoded_clock *c = &it->clock;
@@ -51264,7 +51266,7 @@ static void insitu__pass_disk_use(insitu_iter *it, struct insitu__loader_tile *t
     c->node.n = n * c->own.n;
     c->node_epoch = t->order->epoch;
   }
-  t->use.array = (uint64_t)(t->array - it->plan.shown->arrays);
+  t->use.array = it->sched.scan.array;
   t->use.chunk = t->chunk;
   t->use.user = it;
   t->use.next =
@@ -58625,7 +58627,6 @@ static insitu_status insitu__scan_iterate(
   return status;
 }
 
-/* Opens the loader without reading, to learn what there is, and then the one that reads. */
 /* Refuses a dim that no variable has: one number for all elements is not what was asked for. */
 static insitu_status insitu__scan_check_dim(
     const struct insitu__scan *run, const insitu_loader *ld, insitu_error *err) {
@@ -58640,6 +58641,7 @@ static insitu_status insitu__scan_check_dim(
       run->desc->dim);
 }
 
+/* Opens the loader without reading, to learn what there is, and then the one that reads. */
 static insitu_status insitu__scan_open(
     struct insitu__scan *run, insitu_variable *variables, insitu_error *err) {
   insitu_loader_desc d = *run->desc->loader;
