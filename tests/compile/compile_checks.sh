@@ -233,6 +233,8 @@ case $command in
     ;;
 esac
 rm -rf first/examples/data/winds.zarr && cp -r first/whole.zarr first/examples/data/winds.zarr
+sed '/INSITU_IMPLEMENTATION/d' first/train.c >first/linked.c # as a program that is linked with a library
+check "README's program without the implementation" $gcc -fsyntax-only -Wall -Wextra -Werror -Ifirst first/linked.c
 sed '/insitu_batch_release/d' first/train.c >first/held.c # who forgets to release is told
 if check "README's program without a release" $gcc -O0 -Ifirst -o held first/held.c $libs; then
   if (cd first && ../held) >out 2>log; then bad "README's program without a release: exit status 0"; fi

@@ -274,6 +274,8 @@ static void test_trace(void **state) {
   assert_has(run_out, "\"timelines\": [");
   assert_has(run_out, "\"headline\": \"Rank ");
   assert_int_equal(run_tool("trace %s %s", file, support_path("bad.json")), 1);
+  assert_int_equal(run_tool("trace %s %s --json", file, support_path("bad.json")), 1);
+  assert_string_equal(run_out, "");
   const char *none = "{\"traceEvents\": [], \"otherData\": {\"insitubatch\": 1}}";
   assert_int_equal(run_tool("trace %s", file_of("none.json", none, strlen(none))), 0);
   assert_has(run_out, "no call of insitu_iter_next");

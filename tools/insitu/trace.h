@@ -509,10 +509,12 @@ static void trace_merge(struct trace_span **to, const struct trace_span *from, u
 }
 static int trace_run_files(int n, char **paths, uint64_t top) {
   struct trace_file *f = (struct trace_file *)tool_alloc((uint64_t)n, sizeof *f);
-  struct tool_json_out j = {.to = stdout};
   struct trace_sum all = {.chunks = NULL}, s;
-  char headline[600];
+  char headline[600], *text = NULL; /* of JSON, which is printed as a whole or not at all */
+  size_t size = 0;
   int code = TOOL_OK;
+  struct tool_json_out j = {.to = tool_json ? open_memstream(&text, &size) : NULL};
+  if (tool_json && !j.to) tool_no_memory();
   if (tool_json) tool_json_object(&j, NULL);
   if (tool_json) tool_json_array(&j, "timelines");
   for (int i = 0; i < n && code == TOOL_OK; i++) {
@@ -545,6 +547,11 @@ static int trace_run_files(int n, char **paths, uint64_t top) {
   } else if (code == TOOL_OK) {
     trace_print_files(f, n);
     trace_print_longest(&all, top, true);
+  }
+  if (j.to) {
+    if (fclose(j.to)) tool_no_memory();
+    if (code == TOOL_OK) fwrite(text, 1, size, stdout);
+    free(text);
   }
   trace_free(&all);
   insitu__mem_free(f);
