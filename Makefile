@@ -477,7 +477,7 @@ $(BUILD)/lib/libinsitubatch.so: $(BUILD)/lib/insitubatch.o
 	  -o $(BUILD)/lib/libinsitubatch.so.$(API) $< -luring -lcurl -llz4 -lzstd $$libs -lpthread -lm
 	ln -sf libinsitubatch.so.$(API) $@
 $(BUILD)/lib/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h) $(BUILD)/lib/features
-	. $(abspath $(BUILD)/lib/features) && $(CC) $(CPPFLAGS) -std=c11 -I. $$features $(WARN) -DNDEBUG -O2 -g1 -o $@ $< $(LDFLAGS) \
+	. $(abspath $(BUILD)/lib/features) && $(CC) $(CPPFLAGS) -std=c11 -I. $$features $(WARN) -DNDEBUG $(LIB_CFLAGS) -o $@ $< $(LDFLAGS) \
 	  -luring -lcurl -llz4 -lzstd -lz $$libs -lpthread -lm
 
 install: lib
