@@ -65,8 +65,8 @@ CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d
 # arithmetic, whose references are long doubles, which Valgrind cuts to 64 bits.
 VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_pictures \
   test_tool_runs test_tool_remote test_index test_disk \
-  test_check test_dlpack test_refs test_remote test_remote_oom test_server test_codec_core test_tune test_moments test_opmath \
-  test_opmath_scalar, $(TESTS))
+  test_check test_dlpack test_refs test_remote test_remote_oom test_server test_codec_core test_codec_zlib test_order test_plan \
+  test_time test_tune test_moments test_opmath test_opmath_scalar, $(TESTS))
 HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)
 # Programs are built side by side: their names tell nothing of the folder that they come from.
 vpath %.c tests/fuzz $(sort $(dir $(wildcard tests/*/test_*.c)))

@@ -361,9 +361,10 @@ static void optima(void **state) {
       {.samples = 1600, .rows = 4, .block = 8, .offset = 1, .world = 2, .share = 0.3},
       {.samples = 1600, .rows = 2, .block = 8, .offset = 1, .world = 4, .share = 0.3},
       {.samples = 2800, .rows = 2, .block = 14, .offset = 1, .world = 7, .share = 0.5}};
-  /* Valgrind sees one with few chunks, one of two variables, one of several ranks. */
-  size_t step = getenv("TEST_VALGRIND") ? 3 : 1;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i += step) beside_optimum(&cases[i]);
+  /* Valgrind sees one of two variables, sanitizers that and one of several ranks. */
+  size_t step = getenv("TEST_VALGRIND") ? 8 : SUPPORT_SANITIZED ? 4 : 1;
+  size_t first = step > 1 ? 3 : 0;
+  for (size_t i = first; i < sizeof cases / sizeof *cases; i += step) beside_optimum(&cases[i]);
 }
 
 /* ---- an iterator that pauses ---- */
@@ -383,6 +384,7 @@ static uint64_t found_by(insitu_loader *ld, insitu_iter *it) {
  * training finds as many as without it, soon after. */
 static void pauses(void **state) {
   (void)state;
+  if (getenv("TEST_VALGRIND")) skip(); /* a plain run counts the same */
   const char *root = support_path("pauses");
   struct support_array a = {.name = "a",
       .ndim = 2,
@@ -450,6 +452,7 @@ static void pauses(void **state) {
  * is what is found. */
 static void many_steps(void **state) {
   (void)state;
+  if (support_slow()) skip(); /* a plain run counts the same */
   const char *root = support_path("steps");
   struct support_array a = {.name = "a",
       .ndim = 2,

@@ -37,7 +37,7 @@ static void units(void **state) {
   (void)state;
   uint64_t reached = 0, fewer = 0, rounds = 0;
   static struct place at[MOST_ROWS];
-  for (int round = 0; round < 400; round++) {
+  for (int most = support_rounds(400), round = 0; round < most; round++) {
     uint64_t n = 1 + support_below(40), rows = 1 + support_below(9),
              lane_rows = 1 + support_below(5);
     uint64_t lanes = 1 + support_below(6), world = lanes % 2 ? 1 : 1 + support_below(2);
@@ -95,6 +95,8 @@ static void units(void **state) {
     reached += most == told;
     fewer += told < 2 * window * (lanes / world);
   }
+  assert_true(rounds > 0);
+  if (support_slow()) return; /* too few rounds to tell shares from */
   assert_true(rounds > 10 && 3 * reached > rounds && 8 * fewer > rounds);
 }
 
@@ -113,7 +115,7 @@ static void make_views(struct insitu__geometry_array *a, uint64_t rows, uint64_t
 static void pieces(void **state) {
   (void)state;
   enum { ZERO = 300, ALL = 700 };
-  for (int round = 0; round < 3000; round++) {
+  for (int most = support_rounds(3000), round = 0; round < most; round++) {
     struct insitu__geometry_array a;
     uint64_t rows = 1 + support_below(10), n = 1 + support_below(MOST_STEPS);
     uint64_t group = rows + support_below(20), at = support_below(rows), want[2] = {0};
