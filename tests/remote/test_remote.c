@@ -1342,6 +1342,37 @@ static void test_away(void **state) {
   insitu_iter_close(&it);
   settle();
 }
+/* The time that insitu_read takes before the first call of next is none without a reader: the clock
+ * of servers does not go back behind an answer that it timed. */
+static void test_read_before_next(void **state) {
+  (void)state;
+  static unsigned char to[1 << 20];
+  insitu_error err = {0};
+  insitu_loader *ld;
+  insitu_iter *it = NULL;
+  insitu_batch *b;
+  server_reset(server);
+  struct job j = job(RAW, here(), mode_usable(INLINE_EPOLL) ? INLINE_EPOLL : INLINE_URING);
+  insitu_loader_desc d = desc_of(&j);
+  if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+  const struct insitu__http *http = insitu__remote_of(insitu__store_base(&ld->source.store))->http;
+  server_rule(server, (struct server_rule){.key = CHUNKS,
+                          .count = 1,
+                          .fault = SERVER_STALL,
+                          .at = SERVER_AT_START,
+                          .ms = 300});
+  insitu_variable v = {.path = archives[RAW].name};
+  if (insitu_read(ld, &v, to, sizeof to, NULL, &err)) fail_msg("%s", err.message);
+  int64_t answered = http->tune.last;
+  if (insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err) ||
+      insitu_iter_next(it, INSITU_FOREVER, &b, &err))
+    fail_msg("%s", err.message);
+  assert_true(http->tune.last >= answered);
+  insitu_batch_release(&b);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+  settle();
+}
 /* What is given up with an epoch, an iterator or the loader is no hole in the archive. */
 static void count_line(void *user, int32_t level, const char *line) {
   (void)level, (void)line;
@@ -1896,7 +1927,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
       cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
-      cmocka_unit_test(test_away), cmocka_unit_test(test_given_up_is_no_hole),
+      cmocka_unit_test(test_away), cmocka_unit_test(test_read_before_next),
+      cmocka_unit_test(test_given_up_is_no_hole),
       cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
       cmocka_unit_test(test_root_array), cmocka_unit_test(test_cached_namesakes),
       cmocka_unit_test(test_cached_replicas), cmocka_unit_test(test_few_descriptors),
