@@ -11094,7 +11094,7 @@ static size_t insitu__http_on_body(char *bytes, size_t size, size_t n, void *use
  * next. What waits in sockets since then is no stall of the server. curl checks for stalls before
  * it reads, and a pause makes it count anew. For the owner of the reactor, outside of a turn. */
 static void insitu__http_away(struct insitu__http *h, int64_t ns) {
-  /* Calls other than next read as well: the clock does not go back behind what it timed for them. */
+  /* Calls other than next read as well. The clock does not go back behind what it timed then. */
   int64_t since = insitu__http_clock(h) - h->tune.last;
   if (ns > since) ns = since;
   h->away += ns;
