@@ -943,10 +943,11 @@
  *   more. All requests of a file are pinned to its first answer's ETag, so that a file that is
  *   replaced meanwhile is refused. A server without ranges is refused: fetch such files, and index
  *   the copies with --base. Of GRIB each message's head is read, and all of one message of each
- *   grid. Where the inventory FILE.idx of wgrib2 lies beside a file, as NOAA publishes them, 32
- *   heads are read at once; without it each message says only where the next one begins, one round
- *   trip for each. --match REGEX (POSIX, extended) takes the messages alone whose line in FILE.idx
- *   matches. A query in a url is used, and not written into the index.
+ *   grid. Where an inventory lies beside a file, 32 heads are read at once: FILE.idx of wgrib2, as
+ *   NOAA publishes them, or ECMWF's NAME.index beside NAME.grib2. Without it each message says only
+ *   where the next one begins, one round trip for each. --match REGEX (POSIX, extended) takes the
+ *   messages alone whose line in the inventory matches. A query in a url is used, and not written
+ *   into the index.
  *
  *   An index has size and ETag or time of each file: another file in its place is INSITU_E_CHANGED.
  *   The ETag is that of a file's server, the time that of a local file, or of one whose server

@@ -122,7 +122,7 @@ static void test_analyses(void **state) {
   fprintf(f, "1:0:d=2026010100:TMP:850 mb:anl:\n2:333:d=2026010100:TMP:850 mb:anl:\n");
   fclose(f);
   assert_int_equal(run_tool("index '%s' -o '%s'", path, index), 1);
-  assert_has(run_err, "no message begins there; its .idx may be of another file");
+  assert_has(run_err, "no message begins there; its inventory may be of another file");
   unlink(inventory);
   /* the same message twice; a file that is cut off */
   assert_int_equal(run_tool("index '%s' '%s' -o '%s'", path, path, index), 0);
@@ -195,7 +195,7 @@ static void test_far(void **state) {
   struct server *s = server_start(&(struct server_options){.threads = 1});
   server_put(s, "d/far.grib2", bytes, n);
   snprintf(prefix, sizeof prefix, "%s", server_url(s, "d"));
-  far_index(s, path, "", 2); /* and the inventory, which is not there */
+  far_index(s, path, "", 3); /* and two inventories, which are not there */
 
   /* as far from each other as those of larger fields, which the inventory tells */
   for (size_t i = 0; i < N; i++)
@@ -216,24 +216,41 @@ static void test_far(void **state) {
   for (int i = 0; i < 5; i++) memcpy(some[i], values[2 * i + 1], sizeof some[i]);
   index_expect_at(&where, "t2m", some, sizeof some);
 
+  /* ECMWF's inventory, whose lines need not be in the order of the file */
+  idx.n = 0;
+  for (int i = N; i-- > 0;)
+    insitu__text_buffer_printf(&idx,
+        "{\"step\": \"%d\", \"param\": \"%s\", \"_offset\": %d, \"_length\": 9}\n", i / 2,
+        i % 2 ? "2t" : "t", i * APART);
+  server_delete(s, "d/far.grib2.idx");
+  server_put(s, "d/far.index", idx.text, idx.n);
+  assert_int_equal(
+      run_tool("index '%s/far.grib2' -o '%s' --match '\"[0-4]\", \"param\": \"2t\"'", prefix, far),
+      0);
+  index_expect_at(&where, "t2m", some, sizeof some);
+  server_delete(s, "d/far.index");
+  server_text(s, "d/far.grib2.idx",
+      "6:350000:d=2026010100:TMP:2 m above ground:5 hour fcst:\n"
+      "12:770000:d=2026010100:TMP:2 m above ground:5 hour fcst:\n");
+
   assert_int_equal(run_tool("index '%s' -o '%s' --match :UGRD:", path, far), 1);
-  assert_has(run_err, "no line of it matches --match ':UGRD:'");
+  assert_has(run_err, "no line of its inventory matches --match ':UGRD:'");
   assert_int_equal(run_tool("index '%s' -o '%s' --match '('", path, far), 2);
   assert_has(run_err, "--match '('");
   /* another file's inventory; a file that was cut off between two messages */
   server_put(s, "d/far.grib2", apart, (N - 1) * APART);
   assert_int_equal(run_tool("index %s/far.grib2 -o '%s' --match ':5 hour'", prefix, far), 1);
-  assert_has(run_err, "the file ends before; its .idx may be of another file");
-  server_text(s, "d/far.grib2.idx", "1:0:d=2026010100:TMP:850 mb:anl:\n<html>\n");
+  assert_has(run_err, "the file ends before; its inventory may be of another file");
+  server_text(s, "d/far.grib2.idx", "1:0:d=2026010100:TMP:850 mb:anl:\n<p>\n");
   assert_int_equal(run_tool("index %s/far.grib2 -o '%s'", prefix, far), 1);
-  assert_has(run_err, "d/far.grib2.idx: '<html>' is no line of an inventory");
+  assert_has(run_err, "d/far.grib2: '<p>' is no line of an inventory");
   /* as a bucket answers that may not be listed */
   server_put(s, "d/far.grib2", bytes, n);
   server_rule(s, (struct server_rule){.key = "*.idx", .fault = SERVER_STATUS, .status = 403});
   assert_int_equal(run_tool("index %s/far.grib2 -o '%s' --match x", prefix, far), 1);
   assert_has(run_err, "--match chooses by the lines of its inventory");
   assert_int_equal(run_tool("index %s/far.grib2 -o '%s'", prefix, far), 0);
-  assert_has(run_err, "its .idx is not used: ");
+  assert_has(run_err, "its inventory is not used: ");
   insitu__text_buffer_free(&idx);
   free(bytes);
   server_stop(&s);

@@ -555,6 +555,9 @@ static void test_far_refused(void **state) {
   }
   assert_int_equal(run_tool("index %s -o '%s'", server_url(s, "d/none.nc"), out), 1);
   assert_has(run_err, "object 'd/none.nc': no such object");
+  server_text(s, "d/login.nc", "<!DOCTYPE html><title>Log in</title>");
+  assert_int_equal(run_tool("index %s -o '%s'", server_url(s, "d/login.nc"), out), 1);
+  assert_has(run_err, "a page for people, and no file");
   assert_int_equal(run_tool("index http://127.0.0.1:1/a.nc -o '%s' -O max_retries=0", out), 1);
   assert_has(run_err, "check host and port");
   assert_int_equal(run_tool("index %s -o '%s'", server_url(s, "d/none"), out), 1);

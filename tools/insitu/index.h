@@ -58,7 +58,6 @@ static char *index_url(const char *path, const char *folder) {
   char whole[PATH_MAX];
   struct insitu__text_buffer b = {0};
   char *plain = bytes_plain(path);
-  if (!strncasecmp(path, "file://", 7)) path += 7;
   if (index_base_value) {
     const char *base = index_base_value;
     insitu__text_buffer_printf(
@@ -101,7 +100,6 @@ static enum index_what index_what(const char *path) {
   bool remote = bytes_is_remote(path);
   size_t n = remote && !strncasecmp(path, "http", 4) ? strcspn(path, "?#") : strlen(path);
   if (index_ends(path, n, ".zip") || index_ends(path, n, ".zarr")) return INDEX_ARCHIVE;
-  if (!remote && !strncasecmp(path, "file://", 7)) path += 7;
   if (!remote) return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? INDEX_ARCHIVE : INDEX_FILE;
   if (!strncasecmp(path, "memory:", 7) || !strncasecmp(path, "zip:", 4)) return INDEX_ARCHIVE;
   for (size_t i = 0; i < TOOL_COUNT(files); i++)
@@ -141,10 +139,11 @@ static int index_ask_base(struct virtual_target *t, struct bytes *copy) {
  * does. */
 static int index_target(
     struct virtual_archive *v, struct bytes *b, const char *path, const char *folder) {
+  bool here = !index_base_value; /* readers find the file where it is scanned */
   bool strong = b->first.etag[0] && !b->first.version.weak;
-  int64_t modified = strong || (index_base_value && !b->place) ? INT64_MIN : b->modified;
-  uint64_t target = virtual_add_target(v, index_url(path, folder), b->size, modified,
-      b->first.etag[0] ? tool_copy(b->first.etag) : NULL);
+  uint64_t target = virtual_add_target(v, index_url(path, folder), b->size,
+      here && !strong ? b->modified : INT64_MIN,
+      here && b->first.etag[0] ? tool_copy(b->first.etag) : NULL);
   if (target >= VIRTUAL_MAX_TARGETS) return tool_fail("more than VIRTUAL_MAX_TARGETS files");
   if (b->place && strchr(path, '?') && !strncasecmp(path, "http", 4))
     fprintf(stderr,
@@ -179,14 +178,23 @@ static int index_scan_bytes(
 }
 static int index_scan_file(struct index_run *x, uint64_t i, const char *path) {
   unsigned char head[INDEX_HEAD];
+  char local[INSITU__MAX_KEY];
   uint64_t n = 0;
+  int kind;
+  insitu_error err = {0};
+  if (!strncasecmp(path, "file:", 5)) { /* as a path */
+    if (insitu__text_url_parse(path, &kind, local, sizeof local, &err) < 0)
+      return tool_fail_error(&err);
+    path = local;
+  }
   struct bytes b = {.fd = -1};
   enum index_what what = index_what(path);
   insitu_status status = what == INDEX_ARCHIVE ? INSITU_OK : bytes_open(&b, path);
   enum index_format format = INDEX_UNKNOWN;
   if (what != INDEX_ARCHIVE && status >= 0) format = index_format_of(&b, head, &n);
-  if (what == INDEX_EITHER && format == INDEX_UNKNOWN &&
-      (b.err.status >= 0 || status == INSITU_E_NOTFOUND))
+  /* a store that may not be listed refuses what is not there */
+  bool no_file = status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH || status == INSITU_E_HTTP;
+  if (what == INDEX_EITHER && (no_file || (format == INDEX_UNKNOWN && b.err.status >= 0)))
     what = INDEX_ARCHIVE;
   int code = TOOL_OK;
   if (what == INDEX_ARCHIVE)
@@ -378,7 +386,8 @@ static const struct tool_option index_options[] = {
     {"rename", 0, "LIST", "new names of arrays and axes, as in UWND=uwnd,TIME=time",
         &index_rename_value},
     {"rows", 0, "N", "rows in a chunk of contiguous data (about 1 MiB)", &index_rows_value},
-    {"match", 0, "REGEX", "of GRIB: only messages whose line in FILE.idx matches, as ':TMP:2 m '",
+    {"match", 0, "REGEX",
+        "of GRIB: only messages whose line in FILE.idx matches, as in ':TMP:2 m '",
         &index_match_value},
     {"base", 0, "URL", "where readers find the files, as in s3://bucket/folder", &index_base_value},
     {"unasked", 0, NULL, "do not ask --base what guards the files there: their sizes alone do",
@@ -401,7 +410,8 @@ static const struct tool_command index_command = {.name = "index",
         "ETag are those\n"
         "that the URL tells. Several files are joined along an axis; their lengths may differ. Of "
         "GRIB the\n"
-        "inventory FILE.idx is used where it lies beside FILE.\n\n" TOOL_STORE_HELP "examples:\n"
+        "inventory FILE.idx (NOAA) or NAME.index (ECMWF) is used where it lies beside "
+        "FILE.\n\n" TOOL_STORE_HELP "examples:\n"
         "  insitu index winds.nc -o winds.insitu\n"
         "  insitu index era5-*.nc -o era5.insitu --arrays t2m,u10\n"
         "  insitu index 19*.zarr --join time -o all.insitu\n"

@@ -86,20 +86,18 @@ static char *bytes_plain(const char *path) {
 }
 /* The store and the key of a URL. */
 static struct bytes_place *bytes_find(
-    const char *url, const char *suffix, char key[INSITU__MAX_KEY], insitu_error *err) {
+    const char *url, char key[INSITU__MAX_KEY], insitu_error *err) {
   struct insitu__virtual_url u;
   struct insitu__text_buffer root = {.secret = true};
   struct bytes_place *p = NULL;
   char shown[400];
   const char *cause = insitu__virtual_split(NULL, url, &u, key);
   if (!cause && !key[0]) cause = "it names no file";
-  if (!cause && strlen(key) + strlen(suffix) >= INSITU__MAX_KEY) cause = "its path is too long";
   if (cause) {
     insitu__error_set(
         err, INSITU_E_ARG, "%s: %s", insitu__text_redact(url, shown, sizeof shown), cause);
     return NULL;
   }
-  strcat(key, suffix);
   insitu__text_buffer_printf(&root, "%s%s%s", u.root, u.query[0] ? "?" : "", u.query);
   if (root.failed) tool_no_memory();
   p = bytes_place(root.text, err);
@@ -338,16 +336,27 @@ static uint64_t bytes_want(struct bytes *b, const struct bytes_range *range, uin
 
 /* ---- whole files ---- */
 
+/* Whether these first bytes are those of HTML: of a list, or of a page to log in. */
+static bool bytes_is_page(const unsigned char *bytes, uint64_t n) {
+  while (n && strchr(" \r\n\t", *bytes)) bytes++, n--;
+  return (n >= 9 && !strncasecmp((const char *)bytes, "<!doctype", 9)) ||
+         (n >= 5 && !strncasecmp((const char *)bytes, "<html", 5));
+}
 /* The first request of a file in a store: its first bytes, and what tells it from others. */
 static insitu_status bytes_open_far(struct bytes *b, const char *url) {
   static unsigned char room[64 << 10];
   struct bytes_fetch f = {.n = sizeof room, .to = room};
-  b->place = bytes_find(url, "", b->key, &b->err);
+  b->place = bytes_find(url, b->key, &b->err);
   if (!b->place) return b->err.status;
   if (!bytes_fetch(b, &f)) return b->err.status;
   b->first = f.tag;
   b->first.pin = NULL;
   b->pinned = true;
+  if (bytes_is_page(room, f.got))
+    return insitu__error_set(&b->err, INSITU_E_NOTFOUND,
+        "%s: its server answers with a page for people, and no file; check the URL, and whether "
+        "one has to log in",
+        b->name);
   b->size = f.tag.size;
   if (b->size == UINT64_MAX) b->size = f.tag.version.total;
   if (f.tag.no_ranges && f.got >= b->size && f.got < f.n)
@@ -382,7 +391,6 @@ static insitu_status bytes_open(struct bytes *b, const char *path) {
     insitu__mem_free(plain);
     return bytes_open_far(b, path);
   }
-  if (!strncasecmp(path, "file://", 7)) path += 7;
   b->name = tool_copy(path);
   b->fd = open(path, O_RDONLY | O_CLOEXEC);
   if (b->fd < 0)
@@ -433,15 +441,14 @@ static void bytes_text_await(void *arg) {
   t->status = insitu__store_get_await(
       &t->place->archive.store, t->key, BYTES_MAX_TEXT, &t->text, &t->n, t->err);
 }
-/* All of the text at `path` with a suffix, NUL-terminated; insitu__mem_free frees it.
- * INSITU_E_NOTFOUND: there is none. */
-static insitu_status bytes_text(
-    const char *path, const char *suffix, char **text, uint64_t *n, insitu_error *err) {
+/* All of the text at a path, NUL-terminated; insitu__mem_free frees it. INSITU_E_NOTFOUND: there is
+ * none. */
+static insitu_status bytes_text(const char *path, char **text, uint64_t *n, insitu_error *err) {
   struct bytes_text t = {.err = err};
   struct bytes b;
   *text = NULL;
   if (bytes_is_remote(path)) {
-    t.place = bytes_find(path, suffix, t.key, err);
+    t.place = bytes_find(path, t.key, err);
     if (!t.place) return err->status;
     if (insitu__reactor_call(&t.place->archive.reactor, bytes_text_await, &t) < 0) tool_no_memory();
     *text = t.text;
@@ -450,10 +457,7 @@ static insitu_status bytes_text(
     bytes_total.fetched += t.n;
     return t.status;
   }
-  struct insitu__text_buffer name = {0};
-  insitu__text_buffer_printf(&name, "%s%s", path, suffix);
-  if (name.failed) tool_no_memory();
-  insitu_status status = bytes_open(&b, name.text);
+  insitu_status status = bytes_open(&b, path);
   if (status >= 0 && b.size > BYTES_MAX_TEXT)
     status = insitu__error_set(&b.err, INSITU_E_UNSUPPORTED,
         "%s: more than BYTES_MAX_TEXT (%d MiB)", b.name, BYTES_MAX_TEXT >> 20);
@@ -468,6 +472,5 @@ static insitu_status bytes_text(
     *text = NULL;
   }
   bytes_close(&b);
-  insitu__text_buffer_free(&name);
   return status;
 }

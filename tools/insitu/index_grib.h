@@ -5,9 +5,9 @@
  *   messages --parameter, type of level, grid, type of step--> variables
  *     --dates, steps, members, levels--> axes, those with one value left out but for time
  *
- * FILE.idx, where it is there, says where messages begin (as NOAA's inventories do), so that those
- * of a file in a store are fetched many at once; and --match chooses messages by its lines. Else
- * each message's length says where the next one begins. */
+ * An inventory beside the file, where it is there, says where messages begin, so that those of a
+ * file in a store are fetched many at once; and --match chooses messages by its lines. Else each
+ * message's length says where the next one begins. */
 #ifdef INSITU_TOOL_ECCODES
 #include <eccodes.h>
 #include <regex.h>
@@ -256,26 +256,52 @@ static const char *grib_read(struct grib_scan *s, uint64_t at, uint64_t *length)
   insitu__mem_free(head);
   return why;
 }
-/* The lines of FILE.idx. A file without one has none; what else keeps one from being read is told,
- * and no more than that. */
+/* Reads FILE.idx or, where that is not there, the .index in place of FILE's ending. */
+static insitu_status grib_beside(
+    const char *path, bool json, char **text, uint64_t *n, insitu_error *err) {
+  static const char *const endings[] = {".grib2", ".grib", ".grb2", ".grb"};
+  struct insitu__text_buffer b = {.secret = true}; /* a query may be */
+  bool query = bytes_is_remote(path) && !strncasecmp(path, "http", 4);
+  size_t whole = query ? strcspn(path, "?#") : strlen(path), cut = whole;
+  for (size_t i = 0; json && cut == whole && i < TOOL_COUNT(endings); i++)
+    if (whole > 6 &&
+        !strncasecmp(path + whole - strlen(endings[i]), endings[i], strlen(endings[i])))
+      cut -= strlen(endings[i]);
+  if (json && cut == whole) return INSITU_E_NOTFOUND;
+  insitu__text_buffer_printf(
+      &b, "%.*s%s%s", (int)cut, path, json ? ".index" : ".idx", path + whole);
+  if (b.failed) tool_no_memory();
+  insitu_status status = bytes_text(b.text, text, n, err);
+  insitu__text_buffer_free(&b);
+  return status;
+}
+/* The lines of an inventory. A file without one has none; what else keeps one from being read is
+ * told, and no more than that. */
 static int grib_inventory(
     struct grib_scan *s, const char *path, char **text, struct inventory_line **line) {
-  insitu_error err = {0};
+  insitu_error err = {0}, other = {0};
   uint64_t n;
-  insitu_status status = bytes_text(path, ".idx", text, &n, &err);
-  if (status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH || status == INSITU_E_HTTP) {
+  insitu_status status = grib_beside(path, false, text, &n, &err);
+  bool none = status == INSITU_E_NOTFOUND || status == INSITU_E_AUTH || status == INSITU_E_HTTP;
+  insitu_status json = none ? grib_beside(path, true, text, &n, &other) : INSITU_E_NOTFOUND;
+  if (none && json != INSITU_E_NOTFOUND) {
+    status = json;
+    err = other;
+    none = status == INSITU_E_AUTH || status == INSITU_E_HTTP;
+  }
+  if (none) {
     if (index_match_value)
-      return tool_fail("%s: --match chooses by the lines of its inventory FILE.idx: %s", s->b->name,
-          err.message[0] ? err.message : "there is none");
+      return tool_fail("%s: --match chooses by the lines of its inventory FILE.idx or .index: %s",
+          s->b->name, err.message[0] ? err.message : "there is none");
     if (status != INSITU_E_NOTFOUND)
-      tool_fail("%s: its .idx is not used: %s", s->b->name, err.message);
+      tool_fail("%s: its inventory is not used: %s", s->b->name, err.message);
     return TOOL_OK;
   }
   if (status < 0) return tool_fail_error(&err);
   status = inventory_parse(*text, n, line, &err);
   if (!status && !INSITU__ARRAY_LEN(*line))
     status = insitu__error_set(&err, INSITU_E_FORMAT, "it is empty; remove it");
-  return status < 0 ? tool_fail("%s.idx: %s", s->b->name, err.message) : TOOL_OK;
+  return status < 0 ? tool_fail("the inventory of %s: %s", s->b->name, err.message) : TOOL_OK;
 }
 /* Leaves the lines that --match does not match out, and all but one of each message. */
 static int grib_choose(struct grib_scan *s, struct inventory_line *line) {
@@ -297,12 +323,13 @@ static int grib_choose(struct grib_scan *s, struct inventory_line *line) {
   regfree(&match);
   if (n) insitu__array_header(line)->length = kept;
   if (n && !kept)
-    return tool_fail("%s.idx: no line of it matches --match '%s'", s->b->name, index_match_value);
+    return tool_fail(
+        "%s: no line of its inventory matches --match '%s'", s->b->name, index_match_value);
   return TOOL_OK;
 }
 /* Reads the message at `at`; *length: of it. An exit code. */
 static int grib_message(struct grib_scan *s, uint64_t at, bool inventory, uint64_t *length) {
-  const char *other = inventory ? "; its .idx may be of another file" : "";
+  const char *other = inventory ? "; its inventory may be of another file" : "";
   if (at >= s->b->size || s->b->size - at <= 16)
     return tool_fail("%s: byte %" PRIu64 ": the file ends before%s", s->b->name, at, other);
   const char *why = grib_read(s, at, length);
