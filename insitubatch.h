@@ -4340,6 +4340,12 @@ static insitu_status insitu__text_url_parse(
   if (!url[0])
     return insitu__error_set(
         err, INSITU_E_ARG, "url: it is empty; give a directory, a zip file or a file:// URL");
+  if (!strncasecmp(url, "reference:", 10)) /* fsspec's: reference://, reference::s3://b/x.json */
+    return insitu__error_set(err, INSITU_E_UNSUPPORTED,
+        "url '%s': fsspec's reference: names no place; give the path or URL of the references "
+        "themselves (fsspec's fo), such as s3://bucket/NAME.json, and write an index of those in "
+        "Parquet by `insitu refs`",
+        insitu__text_redact(url, shown, sizeof shown));
   if (*kind < 0)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
         "url: the scheme '%.*s' is not supported; give a local path, a URL of file, zip, http, "
@@ -19298,6 +19304,16 @@ static const struct insitu__store_ops insitu__store_file_ops = {
     .whole_name = insitu__store_file_whole_name,
 };
 
+/* Whether a path, of n bytes, ends as those of references do. */
+static bool insitu__store_is_references(const char *path, uint64_t n) {
+  static const char *const ending[] = {".json", ".insitu"};
+  for (size_t i = 0; i < INSITU__BASE_COUNT(ending); i++) {
+    uint64_t length = strlen(ending[i]);
+    if (n > length && !strncasecmp(path + n - length, ending[i], length)) return true;
+  }
+  return false;
+}
+
 /* Opens a directory. Blocks for as long as the file system takes to look it up. */
 static insitu_status insitu__store_file_open(
     struct insitu__store *s, const char *path, insitu_error *err) {
@@ -19316,6 +19332,8 @@ static insitu_status insitu__store_file_open(
       advice = insitu__store_advice(error);
     } else if (strstr(path, ":/")) {
       advice = "check the url: two slashes follow its scheme";
+    } else if (insitu__store_is_references(path, strlen(path))) {
+      cause = "no such file of references";
     }
     insitu__error_errno(err, error);
     return insitu__error_set(err, missing ? INSITU_E_NOTFOUND : INSITU_E_IO,
@@ -25892,19 +25910,6 @@ static bool insitu__refstore_is(const char *path) {
   return head[at] == '{';
 }
 
-#ifndef INSITU_NO_CURL
-/* Whether a remote url is one of references, by the ending of its path. */
-static bool insitu__refstore_named(const char *url) {
-  static const char *const ending[] = {".json", ".insitu"};
-  uint64_t n = strcspn(url, "?#");
-  for (size_t i = 0; i < INSITU__BASE_COUNT(ending); i++) {
-    uint64_t length = strlen(ending[i]);
-    if (n > length && !strncasecmp(url + n - length, ending[i], length)) return true;
-  }
-  return false;
-}
-#endif
-
 /* Opens the file of references that desc->url names; it is read by index_await. */
 static insitu_status insitu__refstore_open(
     struct insitu__store *s, const insitu_loader_desc *desc, insitu_error *err) {
@@ -31073,7 +31078,8 @@ static insitu_status insitu__source_open_remote(
   uint64_t n, begin;
   if (insitu__zip_part(desc->url, &begin, &n))
     return insitu__zip_remote(s, kind, desc, begin, n, err);
-  if (insitu__refstore_named(desc->url)) return insitu__refstore_open(s, desc, err);
+  if (insitu__store_is_references(desc->url, strcspn(desc->url, "?#")))
+    return insitu__refstore_open(s, desc, err);
   return insitu__remote_open(s, kind, desc, NULL, err);
 #else
   (void)s, (void)kind, (void)desc;

@@ -634,6 +634,23 @@ static void test_addresses(void **state) {
   names_address = "127.0.0.1";
 }
 
+/* What is no place of references says what to give. */
+static void test_places(void **state) {
+  static const char *const urls[] = {
+      "reference://", "Reference::s3://b/x.json", "reference://a.json"};
+  (void)state;
+  for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+    insitu_loader_desc d = desc_of(urls[i], any_mode());
+    fails(&d, INSITU_E_UNSUPPORTED, "give the path or URL of the references");
+  }
+  insitu_loader_desc d = desc_of(support_path("nowhere/x.json"), any_mode());
+  fails(&d, INSITU_E_NOTFOUND, "no such file of references");
+  d.url = support_path("nowhere/x.INSITU");
+  fails(&d, INSITU_E_NOTFOUND, "no such file of references");
+  d.url = support_path("nowhere/x");
+  fails(&d, INSITU_E_NOTFOUND, "no such directory or zip file");
+}
+
 /* Iterators and loaders close while a page of the index, and those who wait for it, get no answer.
  * Where the first reader of a page goes, the next one reads it. */
 static void test_stalled(void **state) {
@@ -872,7 +889,7 @@ int main(void) {
       cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
       cmocka_unit_test(test_credentials), cmocka_unit_test(test_redirects),
       cmocka_unit_test(test_addresses), cmocka_unit_test(test_stalled),
-      cmocka_unit_test(test_budget), cmocka_unit_test(test_cache), cmocka_unit_test(test_damaged),
-      cmocka_unit_test(test_no_memory)};
+      cmocka_unit_test(test_budget), cmocka_unit_test(test_places), cmocka_unit_test(test_cache),
+      cmocka_unit_test(test_damaged), cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
