@@ -45,7 +45,8 @@ TESTS    = $(LONG_TESTS) $(filter-out $(LONG_TESTS), $(basename $(notdir $(wildc
 PURE_TESTS = test_blosc test_box test_codec test_codec_core test_codec_zlib test_coro test_cudasim test_document test_http \
   test_kerchunk test_map test_moments test_order test_part test_plan test_receipt test_rule test_select test_server test_sign \
   test_text test_time test_timeline test_tune test_zarr
-IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_pictures test_tool_runs test_grib test_index, $(TESTS))
+IO_TESTS = $(filter-out $(PURE_TESTS) test_tool test_tool_data test_tool_pictures test_tool_runs test_tool_virtual \
+	test_grib test_index, $(TESTS))
 TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim test_server
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
 ONE_BACKEND_TESTS = test_memory test_stores test_tool_remote
@@ -64,7 +65,7 @@ CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d
 # look at lifetimes: AddressSanitizer does that as well; nor test_codec without its libraries, which only refuses more; nor pure
 # arithmetic, whose references are long doubles, which Valgrind cuts to 64 bits.
 VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_pictures \
-  test_tool_runs test_tool_remote test_index test_disk \
+  test_tool_runs test_tool_remote test_tool_virtual test_index test_disk \
   test_check test_dlpack test_refs test_remote test_remote_oom test_server test_codec_core test_codec_zlib test_order test_plan \
   test_time test_tune test_moments test_opmath test_opmath_scalar, $(TESTS))
 # What .ci/run gives to Valgrind of these: parsers, codecs, coroutines, and a program for each way of a loader. All are for who has

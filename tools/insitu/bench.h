@@ -18,6 +18,9 @@ struct bench_tile {
   uint32_t array;
   /* of an inner chunk of a shard, 0 bytes if it is absent; else UINT64_MAX */
   uint64_t offset, bytes;
+  /* of a virtual archive's chunk: the file that it lies in, below a directory; else NULL */
+  const char *file;
+  int directory;
 };
 struct bench_replay { /* the job: what its user sees */
   double seconds, stall, first, cpu;
@@ -178,8 +181,27 @@ static void bench_key(
   insitu__zarr_object_of(&a->zarr, index, object);
   insitu__zarr_chunk_key(&a->zarr, object, key, INSITU__MAX_KEY);
 }
-/* Where the chunks lie in their shards, and those in a zip file: the bare loop knows it beforehand.
- */
+/* Whether a store says where chunks lie in other files, and is no zip file. */
+static bool bench_is_virtual(const struct insitu__store *s) {
+  return s->base && s->ops != &insitu__zip_ops;
+}
+/* Where a chunk of a virtual archive lies. What is in memory is left out. */
+static void bench_locate_virtual_await(
+    struct insitu__store *s, struct bench_tile *t, const char *key) {
+  char room[INSITU__MAX_KEY];
+  struct insitu__store_extent x = {.room = room};
+  insitu_error err = {0}; /* the loader says why */
+  insitu_status status = s->ops->resolve_await ? s->ops->resolve_await(s, key, 0, 1, NULL, &x, &err)
+                                               : s->ops->resolve_now(s, key, &x);
+  bool there = !status && x.base && !x.base->ops->remote;
+  t->directory = there ? x.base->dirfd : -1;
+  if (there) t->file = tool_copy(x.key);
+  t->offset += there ? x.offset : 0;
+  t->bytes = there ? insitu__base_min(t->bytes, x.n) : 0;
+  if (!status && s->ops->release) s->ops->release(s, &x);
+}
+/* Where the chunks lie in their shards, and those in a zip file or in other files: the bare loop
+ * knows it beforehand. */
 static void bench_locate_await(void *arg) {
   struct bench *b = (struct bench *)arg;
   char key[INSITU__MAX_KEY];
@@ -193,9 +215,13 @@ static void bench_locate_await(void *arg) {
     if (z->n_levels && insitu__cache_locate_await(
                            &b->ld->cache, z, index, key, NULL, &t->offset, &t->bytes, &err) < 0)
       t->bytes = 0;
-    struct insitu__zip_member *m =
-        b->ld->source.store.base ? insitu__zip_find(&b->ld->source.store, key) : NULL;
-    if (!b->ld->source.store.base || !t->bytes) continue;
+    struct insitu__store *s = &b->ld->source.store;
+    if (!s->base || !t->bytes) continue;
+    if (bench_is_virtual(s)) {
+      bench_locate_virtual_await(s, t, key);
+      continue;
+    }
+    struct insitu__zip_member *m = insitu__zip_find(s, key);
     if (!m) t->bytes = 0;
     else if (m->method != INSITU__ZIP_STORED)
       insitu__error_set(&b->bare_err, INSITU_E_UNSUPPORTED,
@@ -242,8 +268,10 @@ static uint64_t bench_read(
   cap = insitu__base_min(cap, t->bytes);
   bench_key(w->b, t, index, key);
   const struct insitu__store *s = &w->b->ld->source.store;
-  int fd = s->base ? openat(s->base->dirfd, insitu__zip_of(s)->name, O_RDONLY | O_CLOEXEC)
-                   : openat(s->dirfd, key, O_RDONLY | O_CLOEXEC);
+  const char *file = s->base && !t->file ? insitu__zip_of(s)->name : key;
+  int directory = s->base ? s->base->dirfd : s->dirfd;
+  if (t->file) directory = t->directory;
+  int fd = openat(directory, t->file ? t->file : file, O_RDONLY | O_CLOEXEC);
   if (fd < 0 && (errno == ENOENT || errno == ENOTDIR)) return 0;
   ssize_t got = 0;
   while (fd >= 0 && n < cap &&

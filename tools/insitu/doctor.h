@@ -707,7 +707,7 @@ static void doctor_archive(const char *url) {
       : consolidated   ? "consolidated metadata"
                        : "metadata not consolidated",
       ms);
-  if (a.store.base) {
+  if (a.store.ops == &insitu__zip_ops) {
     bool deflated = insitu__zip_of(&a.store)->index.largest > 0;
     doctor_line(deflated ? DOCTOR_WARNING : DOCTOR_OK, "zip file",
         deflated ? "pack chunks as they are (zip -0): reads of a deflated member begin at its "

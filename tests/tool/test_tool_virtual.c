@@ -1,0 +1,97 @@
+/* What the command insitu says of archives whose chunks lie in other files: references in JSON, an
+ * index of them, and Icechunk repositories of both versions. */
+#include "insitubatch.h"
+#include "support.h"
+#include "run_tool.h"
+#ifndef TEST_DATA
+#define TEST_DATA "tests/data"
+#endif
+
+enum { SHAPE = 24, FIELD = 12, CHUNKS = 12 };
+
+/* Writes references to one file, and the same as an archive of files beside it. */
+static void write_references(void) {
+  static const char meta[] = "{\"zarr_format\":2,\"shape\":[24,12],\"chunks\":[2,12],"
+                             "\"dtype\":\"<i4\",\"compressor\":null,\"filters\":null,"
+                             "\"order\":\"C\",\"fill_value\":0}";
+  int32_t values[SHAPE * FIELD];
+  char text[4096], name[64], *to = text;
+  for (int i = 0; i < SHAPE * FIELD; i++) values[i] = i * 7 - 100;
+  support_write(support_path("r/pack"), values, sizeof values);
+  to += sprintf(to,
+      "{\"version\":1,\"refs\":{\".zgroup\":\"{\\\"zarr_format\\\":2}\",\"x/.zarray\":%s", meta);
+  for (int c = 0; c < CHUNKS; c++) {
+    to += sprintf(to, ",\"x/%d.0\":[\"pack\",%d,96]", c, c * 96);
+    snprintf(name, sizeof name, "plain.zarr/x/%d.0", c);
+    support_write(support_path(name), values + c * 24, 96);
+  }
+  to += sprintf(to, "}}");
+  support_write(support_path("r/refs.json"), text, (uint64_t)(to - text));
+  support_write(support_path("plain.zarr/.zgroup"), "{\"zarr_format\":2}", 17);
+  support_write(support_path("plain.zarr/x/.zarray"), meta, sizeof meta - 1);
+}
+
+/* Commands over the archive at url, of which `array` has rows of `chunks` chunks. */
+static void commands(const char *url, const char *array, const char *what, const char *prefix) {
+  assert_int_equal(run_tool("info '%s' %s", url, prefix), 0);
+  assert_has(run_out, what);
+  assert_has(run_out, array);
+  assert_int_equal(run_tool("plan '%s' --var %s --batch-size 4 %s", url, array, prefix), 0);
+  assert_has(run_out, "chunks in flight");
+  assert_int_equal(run_tool("verify '%s' %s %s", url, array, prefix), 0);
+  assert_has(run_out, "none is bad");
+  assert_int_equal(run_tool("doctor '%s' %s", url, prefix), 0);
+  assert_has(run_out, "all can be read");
+  if (strstr(run_out, "zip file")) fail_msg("%s", run_out);
+  int status = run_tool_with("INSITU_CHECK=1",
+      "cat '%s' --var %s --batch-size 4 --batch 0,1 --text %s", url, array, prefix);
+  if (status) fail_msg("%s: %d: %s", url, status, run_err);
+}
+
+static void test_references(void **state) {
+  char json[300], index[300], plain[300], *first;
+  (void)state;
+  write_references();
+  snprintf(json, sizeof json, "%s", support_path("r/refs.json"));
+  snprintf(index, sizeof index, "%s", support_path("r/refs.insitu"));
+  snprintf(plain, sizeof plain, "%s", support_path("plain.zarr"));
+  commands(json, "x", "References to 1 target", "");
+  assert_int_equal(run_tool("refs '%s' -o '%s'", json, index), 0);
+  commands(index, "x", "References to 1 target", "");
+  assert_int_equal(run_tool("cat '%s' x", plain), 0);
+  first = strdup(run_out);
+  assert_int_equal(run_tool("cat '%s' x", json), 0);
+  assert_string_equal(run_out, first);
+  assert_int_equal(run_tool("cat '%s' x", index), 0);
+  assert_string_equal(run_out, first);
+  free(first);
+  /* a file that is too short for what they say */
+  support_write(support_path("r/pack"), "short", 5);
+  assert_int_equal(run_tool("verify '%s'", json), 1);
+  assert_has(run_out, "12 chunks");
+}
+
+static void test_icechunk(void **state) {
+  (void)state;
+  commands(TEST_DATA "/icechunk/v1", "t2m", "Icechunk repository (specification 1)", "");
+  commands(TEST_DATA "/icechunk/v2", "t2m", "Icechunk repository (specification 2)", "");
+  assert_int_equal(run_tool("verify '" TEST_DATA "/icechunk/v2' virtual"), 1);
+  assert_has(run_out, "--virtual-prefix");
+}
+
+/* The bare loop that a loader is compared with reads the same bytes. */
+static void test_bench(void **state) {
+  (void)state;
+  write_references();
+  const char *url = support_path("r/refs.json");
+  assert_int_equal(
+      run_tool("bench '%s' --var x --batch-size 4 --seconds 0.05 --rounds 1 --json", url), 0);
+  assert_has(run_out, "\"bare_bytes_per_s\": ");
+  if (strstr(run_out, "\"bare_bytes_per_s\": 0,")) fail_msg("%s", run_out);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_references),
+      cmocka_unit_test(test_icechunk), cmocka_unit_test(test_bench)};
+  return cmocka_run_group_tests(tests, support_setup, support_teardown);
+}
