@@ -26978,7 +26978,7 @@ struct insitu__ice_cover {
   uint32_t most;  /* the highest end of this box and of all before it, along the same */
   uint32_t entry; /* number of the manifest */
   uint32_t turn; /* its place in the array's list: of several that cover a chunk the first counts */
-  uint64_t box;   /* in insitu__ice_tree.box: the begin and the end along each axis */
+  uint64_t box;  /* in insitu__ice_tree.box: the begin and the end along each axis */
 };
 
 struct insitu__ice_array {
@@ -57257,8 +57257,10 @@ struct insitu__moments_block {
   double x[INSITU__MOMENTS_BLOCK];
 };
 
-/* Two elements that are worked on at once. */
+/* Two elements that are worked on at once, as float64, float32 and bits. */
 typedef double insitu__moments_pair __attribute__((vector_size(16)));
+typedef float insitu__moments_pair32 __attribute__((vector_size(8)));
+typedef uint64_t insitu__moments_bits __attribute__((vector_size(16)));
 
 /* Keeps a compiler from making one rounding of a product and a sum. x: a double, or a pair. */
 #if defined(__aarch64__)
@@ -57434,35 +57436,57 @@ static void insitu__moments_about(
   *spread = square[0][0] + square[0][1];
 }
 
+/* The lesser of each two elements, the second where neither is; the same of the greater. */
+static insitu__moments_pair insitu__moments_lesser(insitu__moments_pair x, insitu__moments_pair y) {
+#if defined(__x86_64__)
+  __asm__("minpd %1, %0" : "+x"(x) : "x"(y));
+#else
+  for (int i = 0; i < 2; i++) x[i] = x[i] < y[i] ? x[i] : y[i];
+#endif
+  return x;
+}
+
+static insitu__moments_pair insitu__moments_greater(
+    insitu__moments_pair x, insitu__moments_pair y) {
+#if defined(__x86_64__)
+  __asm__("maxpd %1, %0" : "+x"(x) : "x"(y));
+#else
+  for (int i = 0; i < 2; i++) x[i] = x[i] > y[i] ? x[i] : y[i];
+#endif
+  return x;
+}
+
 /* Adds up a block that has elements: in four lanes, so that one sum need not wait for another. */
 static struct insitu__moments_part insitu__moments_measure(struct insitu__moments_block *b) {
   struct insitu__moments_part part;
-  double sum[4] = {0}, low[4], high[4];
+  insitu__moments_pair sum[2] = {{0}}, low[2], high[2];
   uint64_t whole = b->n / 4 * 4;
-  for (int k = 0; k < 4; k++) low[k] = high[k] = b->x[0];
+  for (int k = 0; k < 2; k++) low[k] = high[k] = (insitu__moments_pair){b->x[0], b->x[0]};
   for (uint64_t i = 0; i < whole; i += 4)
-    for (int k = 0; k < 4; k++) {
-      double x = b->x[i + (uint64_t)k];
+    for (uint64_t k = 0; k < 2; k++) {
+      insitu__moments_pair x;
+      memcpy(&x, b->x + i + 2 * k, sizeof x);
       sum[k] += x;
-      low[k] = x < low[k] ? x : low[k];
-      high[k] = x > high[k] ? x : high[k];
+      low[k] = insitu__moments_lesser(x, low[k]);
+      high[k] = insitu__moments_greater(x, high[k]);
     }
   for (uint64_t i = whole; i < b->n; i++) {
     double x = b->x[i];
-    sum[0] += x;
-    low[0] = x < low[0] ? x : low[0];
-    high[0] = x > high[0] ? x : high[0];
+    sum[0][0] += x;
+    low[0][0] = x < low[0][0] ? x : low[0][0];
+    high[0][0] = x > high[0][0] ? x : high[0][0];
   }
 
-  part.mean = (sum[0] + sum[1] + sum[2] + sum[3]) / (double)b->n;
+  part.mean = (sum[0][0] + sum[0][1] + sum[1][0] + sum[1][1]) / (double)b->n;
   if (!__builtin_isfinite(part.mean)) part.mean = b->x[0]; /* the sum is beyond a double */
   insitu__moments_about(b, part.mean, &part.rest, &part.spread);
+  part.least = low[0][0];
+  part.most = high[0][0];
   for (int k = 1; k < 4; k++) {
-    low[0] = low[k] < low[0] ? low[k] : low[0];
-    high[0] = high[k] > high[0] ? high[k] : high[0];
+    double x = low[k / 2][k % 2], y = high[k / 2][k % 2];
+    part.least = x < part.least ? x : part.least;
+    part.most = y > part.most ? y : part.most;
   }
-  part.least = low[0];
-  part.most = high[0];
   return part;
 }
 
@@ -57696,12 +57720,29 @@ static bool insitu__scan_flush(
   return ok;
 }
 
-/* Appends n elements at x, or their differences to those at `before`, to a block with that room. */
-#define INSITU__SCAN_GATHER(name, type)                                                            \
+/* Appends n elements at x, or their differences to those at `before`, to a block with that room: in
+ * pairs, as long as all are finite, which x - x tells; else from the first on, one by one. */
+#define INSITU__SCAN_GATHER(name, type, pair)                                                      \
   static void name(                                                                                \
       struct insitu__moments_block *b, const type *x, const type *before, uint64_t n) {            \
-    uint64_t finite = b->n;                                                                        \
-    for (uint64_t i = 0; i < n; i++) {                                                             \
+    double *to = b->x + b->n;                                                                      \
+    insitu__moments_bits wrong = {0};                                                              \
+    uint64_t finite = b->n, whole = n / 2 * 2;                                                     \
+    for (uint64_t i = 0; i < whole; i += 2) {                                                      \
+      pair some, less;                                                                             \
+      memcpy(&some, x + i, sizeof some);                                                           \
+      insitu__moments_pair v = __builtin_convertvector(some, insitu__moments_pair);                \
+      if (before) {                                                                                \
+        memcpy(&less, before + i, sizeof less);                                                    \
+        v -= __builtin_convertvector(less, insitu__moments_pair);                                  \
+      }                                                                                            \
+      memcpy(to + i, &v, sizeof v);                                                                \
+      wrong |= (insitu__moments_bits)(v - v);                                                      \
+    }                                                                                              \
+                                                                                                   \
+    bool sound = !(wrong[0] | wrong[1]);                                                           \
+    finite += sound ? whole : 0;                                                                   \
+    for (uint64_t i = sound ? whole : 0; i < n; i++) {                                             \
       double v = before ? (double)x[i] - (double)before[i] : (double)x[i];                         \
       b->x[finite] = v;                                                                            \
       finite += v - v == 0;                                                                        \
@@ -57709,8 +57750,8 @@ static bool insitu__scan_flush(
     b->missing += n - (finite - b->n);                                                             \
     b->n = finite;                                                                                 \
   }
-INSITU__SCAN_GATHER(insitu__scan_gather32, float)
-INSITU__SCAN_GATHER(insitu__scan_gather64, double)
+INSITU__SCAN_GATHER(insitu__scan_gather32, float, insitu__moments_pair32)
+INSITU__SCAN_GATHER(insitu__scan_gather64, double, insitu__moments_pair)
 
 /* Adds a row to a set; of differences also the row that is lag samples before. *missing: elements
  * of the row. False: no memory. */
