@@ -57505,23 +57505,26 @@ static bool insitu__moments_sum_up(
 /* Adds a block that was measured, and empties it. False: no memory. */
 static bool insitu__moments_take(struct insitu__moments *m, struct insitu__moments_block *b,
     const struct insitu__moments_part *part) {
+  uint64_t n = b->n, sketched = 0; /* no store of the sketch may change them */
   bool ok = true;
   m->missing += b->missing;
-  if (b->n) {
+  if (n) {
     if (!m->count || part->least < m->least) m->least = part->least;
     if (!m->count || part->most > m->most) m->most = part->most;
-    m->count += b->n;
-    if (!insitu__moments_sum_up(m, part, b->n)) m->huge = true;
+    m->count += n;
+    if (!insitu__moments_sum_up(m, part, n)) m->huge = true;
   }
-  for (uint64_t i = 0; ok && i < b->n; i += b->all ? 1 : INSITU__MOMENTS_EVERY) {
+  bool all = b->all;
+  for (uint64_t i = 0; ok && i < n; i += all ? 1 : INSITU__MOMENTS_EVERY) {
     /* any of the neighbours: a last axis of 8 shows all its indexes */
-    uint64_t at = b->all ? i : i + insitu__order_mix(i) % INSITU__MOMENTS_EVERY;
-    uint32_t bin = insitu__moments_bin(b->x[insitu__base_min(at, b->n - 1)]);
+    uint64_t at = all ? i : i + insitu__order_mix(i) % INSITU__MOMENTS_EVERY;
+    uint32_t bin = insitu__moments_bin(b->x[insitu__base_min(at, n - 1)]);
     uint64_t *page = insitu__moments_page(m, bin / INSITU__MOMENTS_BINS);
     ok = page != NULL;
     if (ok) page[bin % INSITU__MOMENTS_BINS]++;
-    m->sketched += ok;
+    sketched += ok;
   }
+  m->sketched += sketched;
   b->n = b->missing = 0;
   return ok;
 }
