@@ -91,7 +91,9 @@ static void list_array(struct tool_archive *archive, const char *root, const cha
             a.shape[i] - insitu__base_min(a.shape[i], 2), a.shape[i]);
     insitu__zarr_array_free(&a);
   }
-  list("zarr", root, path, more);
+  /* where chunks lie in other files no other reader is asked */
+  const struct insitu__store *s = &archive->store;
+  list(s->base && s->ops != &insitu__zip_ops ? "virtual" : "zarr", root, path, more);
 }
 /* False: it could not be listed, and the arrays below it are worth a look by themselves. */
 static bool list_archive(const char *root) {
@@ -114,12 +116,21 @@ static bool is_file(const char *folder, const char *name) {
   return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
          stat(path, &st) == 0 && S_ISREG(st.st_mode);
 }
-static bool is_archive(const char *folder) {
-  return is_file(folder, "zarr.json") || is_file(folder, ".zgroup") || is_file(folder, ".zarray") ||
-         is_file(folder, ".zmetadata");
+static bool is_folder(const char *folder, const char *name) {
+  char path[INSITU__MAX_KEY];
+  struct stat st;
+  return snprintf(path, sizeof path, "%s/%s", folder, name) < (int)sizeof path &&
+         stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
-/* Zarr metadata is named somewhere in the file: other zip files are nobody's business here. */
-static bool is_zip_archive(const char *path, uint64_t n) {
+static bool is_archive(const char *folder) {
+  bool icechunk =
+      is_folder(folder, "snapshots") && (is_file(folder, "repo") || is_folder(folder, "refs"));
+  return icechunk || is_file(folder, "zarr.json") || is_file(folder, ".zgroup") ||
+         is_file(folder, ".zarray") || is_file(folder, ".zmetadata");
+}
+/* Zarr metadata is named somewhere in the file: other zip files, and other JSON, are nobody's
+ * business here. */
+static bool names_metadata(const char *path, uint64_t n) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   void *p = fd < 0 || !n ? MAP_FAILED : mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
   if (fd >= 0) close(fd);
@@ -133,7 +144,10 @@ static void list_file(const char *path, const char *name, uint64_t bytes) {
   const char *dot = strrchr(name, '.');
   char config[INSITU__MAX_KEY], array[INSITU__MAX_KEY];
   if (dot && strcmp(dot, ".cdata") == 0) list("blosc", path, NULL, NULL);
-  if (dot && strcmp(dot, ".zip") == 0 && is_zip_archive(path, bytes)) list_archive(path);
+  if (dot && strcmp(dot, ".zip") == 0 && names_metadata(path, bytes)) list_archive(path);
+  bool refs = dot && (!strcmp(dot, ".json") || !strcmp(dot, ".insitu")) && name[0] != '.';
+  if (refs && strcmp(name, "zarr.json") && insitu__refstore_is(path) && names_metadata(path, bytes))
+    list_archive(path);
   /* FOLDER/codec.MM/encoded.NN.dat */
   if (!dot || strcmp(dot, ".dat") || strncmp(name, "encoded.", 8)) return;
   int folder = (int)(name - 1 - path), above = folder;
@@ -293,7 +307,9 @@ static bool is_refusal(insitu_status s) {
 /* What an error of ours means, by what the reference says. */
 static enum verdict error_verdict(const insitu_error *err, int have, const char *text) {
   const char *name = insitu_status_name(err->status);
-  if (is_refusal(err->status)) return say(REFUSED, "%s: %s", name, err->message);
+  /* INSITU_E_ARG: a target lies where no prefix allows it, and nobody is asked for one here */
+  if (is_refusal(err->status) || err->status == INSITU_E_ARG)
+    return say(REFUSED, "%s: %s", name, err->message);
   if (have < 0)
     return say(
         REFUSED, "%s: %s (the reference does not read it either: %s)", name, err->message, text);
@@ -620,7 +636,7 @@ static enum verdict check(char *line) {
   while (rest && n < 8) field[n++] = strsep(&rest, "\t");
   why[0] = 0;
   independent = false;
-  if (strcmp(field[0], "zarr") == 0 && n > 2) {
+  if ((strcmp(field[0], "zarr") == 0 || strcmp(field[0], "virtual") == 0) && n > 2) {
     if (n > 6 && field[6][0] == '-')
       return say(REFUSED, "its chunks are larger than MOST_CHUNK: it is not read here");
     return check_zarr(field, n);
@@ -652,8 +668,8 @@ static bool next_result(int from, FILE *f, char *line, size_t cap) {
 static void print_item(const char *line, const char *verdict, const char *reason) {
   char *copy = tool_copy(line), *rest = copy;
   strsep(&rest, "\t"); /* the kind */
-  const char *name = strsep(&rest, "\t"),
-             *path = strncmp(line, "zarr\t", 5) ? NULL : strsep(&rest, "\t");
+  const char *name = strsep(&rest, "\t"), *path = NULL;
+  if (!strncmp(line, "zarr\t", 5) || !strncmp(line, "virtual\t", 8)) path = strsep(&rest, "\t");
   printf("%s: %s%s%s: ", verdict, name ? name : "", path && path[0] ? "/" : "", path ? path : "");
   tool_put(stdout, reason, strlen(reason));
   printf("\n");
