@@ -2214,6 +2214,90 @@ static void test_cancel(void **state) {
   }
 }
 
+/* The user's function: elements are negated and the mask turned round, before they are copied. */
+static insitu_status turn_round(
+    void *user, insitu_batch *b, const uint64_t *keys, insitu_error *err) {
+  int32_t place = *(const int32_t *)user;
+  (void)err;
+  if (b->n_arrays != 2 || !keys || b->arrays[0].place != place || b->arrays[1].place != place)
+    return INSITU_E_ARG;
+  for (uint64_t i = 0; i < b->rows * b->arrays[0].row_bytes / 4; i++)
+    ((float *)b->arrays[0].data)[i] *= -1;
+  for (uint64_t i = 0; i < b->rows * b->arrays[1].row_bytes; i++)
+    ((unsigned char *)b->arrays[1].data)[i] ^= 1;
+  return INSITU_OK;
+}
+
+/* Bytes of both arrays of each batch of an epoch, whose mask is on a device, too. */
+static uint64_t turned(insitu_loader_desc *d, int32_t place, unsigned char *to) {
+  int32_t called = place == INSITU_DEVICE ? INSITU_PINNED : place;
+  insitu_iter_desc id = all(0);
+  uint64_t n = 0;
+  ((insitu_variable *)(uintptr_t)d->variables)->place = place;
+  d->on_batch_user = &called;
+  insitu_loader *ld = open_here(d);
+  insitu_iter *it = iter_or_fail(ld, &id);
+  for (insitu_error err = {0};;) {
+    insitu_batch *b = NULL;
+    insitu_status status = insitu_iter_next(it, 20000, &b, &err);
+    if (status == INSITU_END) break;
+    if (status) fail_msg("%s: %s", insitu_status_name(status), err.message);
+    assert_string_equal(b->arrays[1].name, "gone");
+    for (uint64_t i = 0; i < 2; i++) {
+      assert_int_equal(b->arrays[i].place, place);
+      save_array(&b->arrays[i], 0, to + n);
+      n += b->arrays[i].bytes;
+    }
+    release_behind_all(&b, 0);
+  }
+  sync_all();
+  close_iter(&it);
+  close_loader(&ld);
+  return n;
+}
+
+/* A variable with a mask, through on_batch to a device: the bytes that host memory gets. */
+static void test_masks_and_calls(void **state) {
+  enum { ROWS = 40, WIDE = 30, BYTES = ROWS * WIDE * 5 };
+  (void)state;
+  struct support_array a = {.name = "a",
+      .ndim = 2,
+      .shape = {ROWS, WIDE},
+      .chunk = {3, 7},
+      .absent = 4,
+      .fill = "\"NaN\"",
+      .dtype = INSITU_F32,
+      .format = 3,
+      .dims = "[\"time\",\"x\"]"};
+  const char *root = support_path("masks");
+  static unsigned char host[BYTES], device[BYTES];
+  support_make(root, &a);
+  EACH_MODE (m) {
+    insitu_variable v = {.label = "a", .mask = "gone"};
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = &v,
+        .n_variables = 1,
+        .batch_size = 8,
+        .lanes = 1,
+        .hold_epoch = 1,
+        .on_absent_chunk = INSITU_FILL,
+        .io = modes[m].io,
+        .inline_io = modes[m].inline_io,
+        .decode_threads = 2,
+        .on_batch = turn_round};
+    begin(1, 1);
+    assert_int_equal(turned(&d, INSITU_HOST, host), BYTES);
+    assert_int_equal(turned(&d, INSITU_DEVICE, device), BYTES);
+    assert_memory_equal(host, device, BYTES);
+    uint64_t gone = 0;
+    for (uint64_t i = 0; i < 8 * WIDE; i++) gone += !host[(uint64_t)8 * WIDE * 4 + i];
+    assert_in_range(gone, 1, 8 * WIDE - 1);
+    finish();
+  }
+  support_remove(root);
+}
+
 static void test_damaged(void **state) {
   (void)state;
   char path[700], kept[512];
@@ -2725,6 +2809,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_steps),
       cmocka_unit_test(test_other_orders),
       cmocka_unit_test(test_cancel),
+      cmocka_unit_test(test_masks_and_calls),
       cmocka_unit_test(test_damaged),
       cmocka_unit_test(test_evaluation),
       cmocka_unit_test(test_describe),
