@@ -1356,11 +1356,9 @@ static void test_read_before_next(void **state) {
   insitu_loader_desc d = desc_of(&j);
   if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
   const struct insitu__http *http = insitu__remote_of(insitu__store_base(&ld->source.store))->http;
-  server_rule(server, (struct server_rule){.key = CHUNKS,
-                          .count = 1,
-                          .fault = SERVER_STALL,
-                          .at = SERVER_AT_START,
-                          .ms = 300});
+  server_rule(server,
+      (struct server_rule){
+          .key = CHUNKS, .count = 1, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = 300});
   insitu_variable v = {.path = archives[RAW].name};
   if (insitu_read(ld, &v, to, sizeof to, NULL, &err)) fail_msg("%s", err.message);
   int64_t answered = http->tune.last;
@@ -1928,11 +1926,11 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
       cmocka_unit_test(test_away), cmocka_unit_test(test_read_before_next),
-      cmocka_unit_test(test_given_up_is_no_hole),
-      cmocka_unit_test(test_read_is_cancelled), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_root_array), cmocka_unit_test(test_cached_namesakes),
-      cmocka_unit_test(test_cached_replicas), cmocka_unit_test(test_few_descriptors),
-      cmocka_unit_test(test_a_thousand), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_given_up_is_no_hole), cmocka_unit_test(test_read_is_cancelled),
+      cmocka_unit_test(test_parts), cmocka_unit_test(test_root_array),
+      cmocka_unit_test(test_cached_namesakes), cmocka_unit_test(test_cached_replicas),
+      cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
+      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
