@@ -84,8 +84,8 @@ static void test_bench(void **state) {
   (void)state;
   write_references();
   const char *url = support_path("r/refs.json");
-  assert_int_equal(
-      run_tool("bench '%s' --var x --batch-size 4 --seconds 0.05 --rounds 1 --json", url), 0);
+  if (run_tool("bench '%s' --var x --batch-size 4 --seconds 0.05 --rounds 1 --json", url))
+    fail_msg("%s%s", run_out, run_err);
   assert_has(run_out, "\"bare_bytes_per_s\": ");
   if (strstr(run_out, "\"bare_bytes_per_s\": 0,")) fail_msg("%s", run_out);
 }
