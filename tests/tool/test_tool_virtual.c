@@ -9,8 +9,9 @@
 
 enum { SHAPE = 24, FIELD = 12, CHUNKS = 12 };
 
-/* Writes references to one file, and the same as an archive of files beside it. */
-static void write_references(void) {
+/* Writes references to one file, and the same as an archive of files beside it. first: where the
+ * first chunk is, instead: NULL, or its bytes in base64. */
+static void write_references(const char *first) {
   static const char meta[] = "{\"zarr_format\":2,\"shape\":[24,12],\"chunks\":[2,12],"
                              "\"dtype\":\"<i4\",\"compressor\":null,\"filters\":null,"
                              "\"order\":\"C\",\"fill_value\":0}";
@@ -21,7 +22,8 @@ static void write_references(void) {
   to += sprintf(to,
       "{\"version\":1,\"refs\":{\".zgroup\":\"{\\\"zarr_format\\\":2}\",\"x/.zarray\":%s", meta);
   for (int c = 0; c < CHUNKS; c++) {
-    to += sprintf(to, ",\"x/%d.0\":[\"pack\",%d,96]", c, c * 96);
+    if (!c && first) to += sprintf(to, ",\"x/0.0\":\"base64:%s\"", first);
+    else to += sprintf(to, ",\"x/%d.0\":[\"pack\",%d,96]", c, c * 96);
     snprintf(name, sizeof name, "plain.zarr/x/%d.0", c);
     support_write(support_path(name), values + c * 24, 96);
   }
@@ -51,7 +53,7 @@ static void commands(const char *url, const char *array, const char *what, const
 static void test_references(void **state) {
   char json[300], index[300], plain[300], *first;
   (void)state;
-  write_references();
+  write_references(NULL);
   snprintf(json, sizeof json, "%s", support_path("r/refs.json"));
   snprintf(index, sizeof index, "%s", support_path("r/refs.insitu"));
   snprintf(plain, sizeof plain, "%s", support_path("plain.zarr"));
@@ -79,15 +81,20 @@ static void test_icechunk(void **state) {
   assert_has(run_out, "--virtual-prefix");
 }
 
-/* The bare loop that a loader is compared with reads the same bytes. */
+/* The bare loop that a loader is compared with reads the same bytes, or the share is void. */
 static void test_bench(void **state) {
+  char zeros[129];
   (void)state;
-  write_references();
+  memset(zeros, 'A', 128);
+  zeros[128] = 0;
+  write_references(zeros);
   const char *url = support_path("r/refs.json");
   if (run_tool("bench '%s' --var x --batch-size 4 --seconds 0.05 --rounds 1 --json", url))
     fail_msg("%s%s", run_out, run_err);
   assert_has(run_out, "\"bare_bytes_per_s\": ");
   if (strstr(run_out, "\"bare_bytes_per_s\": 0,")) fail_msg("%s", run_out);
+  assert_has(run_out, "\"share\": null");
+  assert_has(run_out, "1 of 10 chunks lie in memory or on a server");
 }
 
 int main(void) {

@@ -19,7 +19,7 @@ struct bench_tile {
   /* of an inner chunk of a shard, 0 bytes if it is absent; else UINT64_MAX */
   uint64_t offset, bytes;
   /* of a virtual archive's chunk: the file that it lies in, below a directory; else NULL */
-  const char *file;
+  char *file;
   int directory;
 };
 struct bench_replay { /* the job: what its user sees */
@@ -40,6 +40,7 @@ struct bench {
   /* the bare loop */
   struct bench_tile *tile;
   uint64_t n_tiles, slots, slot_bytes;
+  uint64_t unseen; /* tiles that the bare loop does not read: in memory, or on a server */
   unsigned char *ring;
   unsigned n_workers;
   atomic_uint_least64_t next, decoded;
@@ -185,9 +186,9 @@ static void bench_key(
 static bool bench_is_virtual(const struct insitu__store *s) {
   return s->base && s->ops != &insitu__zip_ops;
 }
-/* Where a chunk of a virtual archive lies. What is in memory is left out. */
+/* Where a chunk of a virtual archive lies. What is in memory or on a server is counted alone. */
 static void bench_locate_virtual_await(
-    struct insitu__store *s, struct bench_tile *t, const char *key) {
+    struct bench *b, struct insitu__store *s, struct bench_tile *t, const char *key) {
   char room[INSITU__MAX_KEY];
   struct insitu__store_extent x = {.room = room};
   insitu_error err = {0}; /* the loader says why */
@@ -196,6 +197,7 @@ static void bench_locate_virtual_await(
   bool there = !status && x.base && !x.base->ops->remote;
   t->directory = there ? x.base->dirfd : -1;
   if (there) t->file = tool_copy(x.key);
+  else if (!status) b->unseen++;
   t->offset += there ? x.offset : 0;
   t->bytes = there ? insitu__base_min(t->bytes, x.n) : 0;
   if (!status && s->ops->release) s->ops->release(s, &x);
@@ -218,7 +220,7 @@ static void bench_locate_await(void *arg) {
     struct insitu__store *s = &b->ld->source.store;
     if (!s->base || !t->bytes) continue;
     if (bench_is_virtual(s)) {
-      bench_locate_virtual_await(s, t, key);
+      bench_locate_virtual_await(b, s, t, key);
       continue;
     }
     struct insitu__zip_member *m = insitu__zip_find(s, key);
@@ -394,6 +396,10 @@ static void bench_unprepare(struct bench *b) {
   }
   insitu__mem_unmap(b->ring, b->slots * b->slot_bytes);
   b->ring = NULL;
+}
+static void bench_free_tiles(struct bench *b) {
+  for (uint64_t i = 0; i < b->n_tiles; i++) insitu__mem_free(b->tile[i].file);
+  insitu__mem_free(b->tile);
 }
 static int bench_run_rounds(struct bench *b) {
   insitu_error err = {0};
