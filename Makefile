@@ -70,7 +70,7 @@ VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_
   test_time test_tune test_moments test_opmath test_opmath_scalar, $(TESTS))
 # What .ci/run gives to Valgrind of these: parsers, codecs, coroutines, and a program for each way of a loader. All are for who has
 # touched more.
-VG_SLICE = test_part_reads test_shard test_kept test_http_reads test_blosc test_codec test_coro test_decoded test_filter \
+VG_SLICE = test_part_reads test_shard test_kept test_blosc test_codec test_coro test_decoded test_filter \
   test_fixed test_grib test_grids test_http test_icechunk test_json test_kerchunk test_list test_loader test_map test_ops \
   test_part test_parts test_reactor test_ring test_select test_state test_steps test_strings test_text test_zarr test_zip
 HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)
@@ -301,7 +301,7 @@ test-random: deps-test
 	@$(BUILD)/$(addsuffix /,$(SAN))test_random --seed $(SEED) --n $(N) $(CASES)
 
 # Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores
-AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_plan test_zarr test_stores test_ops \
+AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_zarr test_stores test_ops \
   test_opmath test_opmath_scalar
 test-aarch64: deps-ci
 	@FLAGS='$(filter-out -I%,$(TEST_FLAGS)) -O1 -DINSITU_NO_CURL' LIBS='$(filter-out -lcurl,$(TEST_LIBS))' ALONE='$(ALONE_TESTS)' \
