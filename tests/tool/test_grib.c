@@ -123,6 +123,19 @@ static void test_analyses(void **state) {
   fclose(f);
   assert_int_equal(run_tool("index '%s' -o '%s'", path, index), 1);
   assert_has(run_err, "no message begins there; its inventory may be of another file");
+  /* one that leaves out the first, the third or the last message */
+  for (size_t k = 0; k < 3; k++) {
+    const size_t out[] = {0, 2, n_written - 1};
+    char says[80];
+    f = fopen(inventory, "w");
+    for (size_t i = 0; i < n_written; i++)
+      if (i != out[k]) fprintf(f, "%zu:%zu:d=2026010100:TMP:850 mb:anl:\n", i + 1, offset[i]);
+    fclose(f);
+    assert_int_equal(run_tool("index '%s' -o '%s'", path, index), 1);
+    snprintf(
+        says, sizeof says, "its inventory leaves out the message at byte %zu;", offset[out[k]]);
+    assert_has(run_err, says);
+  }
   unlink(inventory);
   /* the same message twice; a file that is cut off */
   assert_int_equal(run_tool("index '%s' '%s' -o '%s'", path, path, index), 0);
@@ -134,6 +147,10 @@ static void test_analyses(void **state) {
   assert_int_equal(run_tool("index '%s' -o '%s'", path, index), 1);
   assert_has(run_err, "it is cut off: fetch the file again");
   free(bytes);
+  /* one of GRIB 1 whose length counts 120 bytes each */
+  support_write(path, "GRIB\x80\0\1\1............................", 36);
+  assert_int_equal(run_tool("index '%s' -o '%s'", path, index), 1);
+  assert_has(run_err, "byte 0: it is a GRIB 1 message of 8 MiB or more");
 }
 /* One forecast of three members: time is the valid time. */
 static void test_forecast(void **state) {
@@ -241,6 +258,13 @@ static void test_far(void **state) {
   server_put(s, "d/far.grib2", apart, (N - 1) * APART);
   assert_int_equal(run_tool("index %s/far.grib2 -o '%s' --match ':5 hour'", prefix, far), 1);
   assert_has(run_err, "the file ends before; its inventory may be of another file");
+  /* a page for people is none */
+  server_put(s, "d/far.grib2", bytes, n);
+  server_text(s, "d/far.grib2.idx", "\xef\xbb\xbf\n<!DOCTYPE html><title>Not found</title>");
+  assert_int_equal(run_tool("index %s/far.grib2 -o '%s'", prefix, far), 0);
+  assert_string_equal(run_err, "");
+  assert_int_equal(run_tool("index %s/far.grib2 -o '%s' --match x", prefix, far), 1);
+  assert_has(run_err, "a page for people, and no file");
   server_text(s, "d/far.grib2.idx", "1:0:d=2026010100:TMP:850 mb:anl:\n<p>\n");
   assert_int_equal(run_tool("index %s/far.grib2 -o '%s'", prefix, far), 1);
   assert_has(run_err, "d/far.grib2: '<p>' is no line of an inventory");

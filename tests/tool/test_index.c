@@ -382,7 +382,14 @@ static void test_refused(void **state) {
     const char *says;
   } foreign[] = {{"II*\0....", 8, "TIFF"}, {"\x1f\x8b......", 8, "gunzip"},
       {"PAR1....", 8, "insitu refs"}, {"{\"version\": 1}", 14, "insitu refs"},
+      {"\x1f\x8b", 2, "gunzip"}, {"\x1f", 1, "is none of"}, {"", 0, "is none of"},
       {"hello", 5, "is none of NetCDF, HDF5, GRIB and Zarr"}};
+  static const struct {
+    const char *words, *says;
+  } option[] = {{"--unasked", "--unasked: it is of --base"},
+      {"--match t2m", "--match chooses messages of GRIB files"},
+      {"--base 'https://host/d?sig=hunter2'", "neither a query nor a user"},
+      {"--base https://me:hunter2@host/d", "neither a query nor a user"}};
   char file[300], index[300];
   size_t n;
   (void)state;
@@ -407,6 +414,12 @@ static void test_refused(void **state) {
   assert_has(run_err, "NETCDF3_MAX_LIST");
   assert_int_equal(run_tool("index '%s'", file), 2);
   assert_has(run_err, "--out is missing");
+  nc_write(file, 1, "hours since 2000-01-01", 3, 0, &w);
+  for (size_t i = 0; i < sizeof option / sizeof *option; i++) {
+    assert_int_equal(run_tool("index '%s' -o '%s' %s", file, index, option[i].words), 2);
+    assert_has(run_err, option[i].says);
+    if (strstr(run_err, "hunter2")) fail_msg("%s", run_err);
+  }
   assert_int_equal(run_tool("index '%s.no' -o '%s'", file, index), 1);
   assert_has(run_err, "No such file");
   assert_int_equal(run_tool("index '%s' -o '%s/none/x.insitu'", file, support_dir), 1);
@@ -524,6 +537,45 @@ static void test_far(void **state) {
   assert_has(err.message, "d/w.nc");
   server_stop(&s);
 }
+/* What an index may have of an archive's URL; one at the root of a host; what is neither archive
+ * nor file. */
+static void test_far_archives(void **state) {
+  static const char metadata[] =
+      "{\"zarr_format\":3,\"node_type\":\"group\",\"consolidated_metadata\":{\"kind\":"
+      "\"inline\",\"must_understand\":false,\"metadata\":{\"x\":{\"zarr_format\":3,\"node_type\":"
+      "\"array\",\"shape\":[90000,9],\"data_type\":\"float32\",\"chunk_grid\":{"
+      "\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[9000,9]}},\"chunk_key_encoding\":{\"name\":\"default\","
+      "\"configuration\":{\"separator\":\"/\"}},\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\","
+      "\"configuration\":{\"endian\":\"little\"}}],\"attributes\":{}}}}}";
+  char out[300];
+  struct server *s = server_start(&(struct server_options){.threads = 1});
+  size_t n;
+  (void)state;
+  snprintf(out, sizeof out, "%s", support_path("x.insitu"));
+  server_text(s, "a.zarr/zarr.json", metadata);
+  assert_int_equal(run_tool("index '%s?sig=hunter2' -o '%s'", server_url(s, "a.zarr"), out), 0);
+  assert_has(run_err, "/a.zarr?***: its query is left out");
+  if (strstr(run_err, "hunter2")) fail_msg("%s", run_err);
+  unsigned char *index = index_slurp(out, &n);
+  assert_null(memmem(index, n, "hunter2", 7));
+  assert_non_null(memmem(index, n, "/a.zarr", 7));
+  free(index);
+  assert_int_equal(
+      run_tool("index http://me:hunter2@127.0.0.1:%d/a.zarr -o '%s'", s->port, out), 1);
+  assert_has(run_err, "credentials stand in it, and no index may have them");
+  if (strstr(run_err, "hunter2")) fail_msg("%s", run_err);
+
+  assert_int_equal(run_tool("index http://127.0.0.1:%d -o '%s'", s->port, out), 1);
+  assert_has(run_err, "no Zarr metadata");
+  server_text(s, "zarr.json", metadata);
+  if (run_tool("index http://127.0.0.1:%d -o '%s'", s->port, out)) fail_msg("%s", run_err);
+  server_rule(s, (struct server_rule){.key = "d/f000", .fault = SERVER_STATUS, .status = 403});
+  assert_int_equal(run_tool("index %s -o '%s'", server_url(s, "d/f000"), out), 1);
+  assert_has(run_err, "no Zarr metadata");
+  assert_has(run_err, "as a file: ");
+  assert_has(run_err, "HTTP 403");
+  server_stop(&s);
+}
 /* Files that cannot be scanned by ranges, or are not what they were: what to do. */
 static void test_far_refused(void **state) {
   static struct wide w;
@@ -577,6 +629,12 @@ static void test_far_refused(void **state) {
   server_delete(s, "d/w.nc");
   assert_int_equal(run_tool("index '%s' -o '%s' --base %s", copy, out, server_url(s, "d")), 1);
   assert_has(run_err, "with --unasked its size alone does");
+  server_put(s, "d/w.nc", bytes, n);
+  server_rule(s, (struct server_rule){.fault = SERVER_WHOLE});
+  assert_int_equal(run_tool("index '%s' -o '%s' --base %s", copy, out, server_url(s, "d")), 1);
+  assert_has(run_err, "its server ignores ranges, or does not tell a file's length. --base is");
+  server_reset(s);
+  server_delete(s, "d/w.nc");
   assert_int_equal(access(out, F_OK), -1); /* no index was written by any of these */
   assert_int_equal(
       run_tool("index '%s' -o '%s' --base %s --unasked", copy, out, server_url(s, "d")), 0);
@@ -853,6 +911,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_refused, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_far, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_far_refused, support_setup, support_teardown),
+      cmocka_unit_test_setup_teardown(test_far_archives, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_hdf5_filters, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_hdf5_layouts, support_setup, support_teardown),
       cmocka_unit_test_setup_teardown(test_hdf5_far, support_setup, support_teardown)};

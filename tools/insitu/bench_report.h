@@ -15,8 +15,9 @@ __attribute__((format(printf, 2, 3))) static void bench_hint(
   vsnprintf(v->hint[v->n_hints++], sizeof v->hint[0], format, args);
   va_end(args);
 }
-/* A share is no measurement where the bare loop did not read all chunks; nor where other processes took part of the cores, which the loader and the
- * bare loop then did not have alike; nor where it is far above 1, as both decode the same bytes. */
+/* A share is no measurement where the bare loop did not read all chunks; nor where other processes
+ * took part of the cores, which the loader and the bare loop then did not have alike; nor where it
+ * is far above 1, as both decode the same bytes. */
 static void bench_sound(
     const struct bench *b, uint64_t n, uint64_t cores, struct bench_verdict *v) {
   double tolerated = 0.1 * (double)cores > 0.2 ? 0.1 * (double)cores : 0.2;

@@ -13,7 +13,11 @@ static enum index_format index_format_of(struct bytes *b, unsigned char *head, u
   static const unsigned char hdf5[] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
   unsigned char magic[sizeof hdf5];
   *n = insitu__base_min(INDEX_HEAD, b->size);
-  if (*n < 4 || !bytes_read(b, head, *n, 0)) return INDEX_UNKNOWN;
+  if (!bytes_read(b, head, *n, 0)) {
+    *n = 0;
+    return INDEX_UNKNOWN;
+  }
+  if (*n < 4) return INDEX_UNKNOWN;
   if (!memcmp(head, "CDF", 3) && (head[3] == 1 || head[3] == 2 || head[3] == 5))
     return INDEX_NETCDF3;
   if (!memcmp(head, "GRIB", 4)) return INDEX_GRIB;
@@ -75,6 +79,18 @@ static char *index_url(const char *path, const char *folder) {
   else insitu__text_buffer_printf(&b, "file://%s", whole);
   return virtual_take(&b);
 }
+/* Whether a user stands in the URL of a web server. Credentials go into no index, and into no
+ * message. */
+static bool index_has_user(const char *url) {
+  const char *host = strstr(url, "://");
+  return host && !strncasecmp(url, "http", 4) && memchr(host + 3, '@', strcspn(host + 3, "/?#"));
+}
+/* Says that a query is not in the index. name: the URL as it may be shown. */
+static void index_tell_query(const char *url, const char *name) {
+  if (bytes_is_remote(url) && !strncasecmp(url, "http", 4) && strchr(url, '?'))
+    fprintf(stderr,
+        "insitu index: %s: its query is left out of the index, since it may be a secret\n", name);
+}
 /* The folder that the index will lie in. */
 static int index_folder(const char *out, char folder[PATH_MAX]) {
   char *copy = tool_copy(out), *slash = strrchr(copy, '/');
@@ -119,7 +135,10 @@ static int index_ask_base(struct virtual_target *t, struct bytes *copy) {
   if (status < 0)
     code = tool_fail("%s: %s. --base is asked what guards the file there; with --unasked its size "
                      "alone does",
-        t->url, b.err.message);
+        b.name,
+        status == INSITU_E_UNSUPPORTED
+            ? "its server ignores ranges, or does not tell a file's length"
+            : b.err.message);
   else if (b.size != copy->size)
     code = tool_fail("%s has %" PRIu64 " bytes, and its copy %s %" PRIu64 "; fetch it again",
         b.name, b.size, copy->name, copy->size);
@@ -145,10 +164,7 @@ static int index_target(
       here && !strong ? b->modified : INT64_MIN,
       here && b->first.etag[0] ? tool_copy(b->first.etag) : NULL);
   if (target >= VIRTUAL_MAX_TARGETS) return tool_fail("more than VIRTUAL_MAX_TARGETS files");
-  if (b->place && strchr(path, '?') && !strncasecmp(path, "http", 4))
-    fprintf(stderr,
-        "insitu index: %s: its query is left out of the index, since it may be a secret\n",
-        b->name);
+  index_tell_query(path, b->name);
   return index_base_value ? index_ask_base(&v->target[target], b) : TOOL_OK;
 }
 /* All of the command. */
@@ -176,6 +192,24 @@ static int index_scan_bytes(
   if (code == TOOL_OK && bytes_same(b) < 0) code = tool_fail_error(&b->err);
   return code;
 }
+/* Scans an archive. file: the failure of a try to open it as a file, which is told if this fails,
+ * too. */
+static int index_scan_archive(
+    struct index_run *x, uint64_t i, const char *path, const insitu_error *file) {
+  char shown[INSITU__MAX_KEY];
+  bool far = bytes_is_remote(path);
+  const char *name = far ? insitu__text_redact(path, shown, sizeof shown) : path;
+  if (index_has_user(path))
+    return tool_fail("%s: credentials stand in it, and no index may have them; give them as "
+                     "options",
+        name);
+  index_tell_query(path, name);
+  int code = index_zarr_scan(&x->v, &x->file[i], path, name,
+      strstr(path, "://") ? bytes_plain(path) : index_url(path, x->folder));
+  if (code != TOOL_OK && file->status < 0 && file->status != INSITU_E_NOTFOUND)
+    tool_fail("as a file: %s", file->message);
+  return code;
+}
 static int index_scan_file(struct index_run *x, uint64_t i, const char *path) {
   unsigned char head[INDEX_HEAD];
   char local[INSITU__MAX_KEY];
@@ -197,9 +231,7 @@ static int index_scan_file(struct index_run *x, uint64_t i, const char *path) {
   if (what == INDEX_EITHER && (no_file || (format == INDEX_UNKNOWN && b.err.status >= 0)))
     what = INDEX_ARCHIVE;
   int code = TOOL_OK;
-  if (what == INDEX_ARCHIVE)
-    code = index_zarr_scan(&x->v, &x->file[i], path,
-        strstr(path, "://") ? tool_copy(path) : index_url(path, x->folder));
+  if (what == INDEX_ARCHIVE) code = index_scan_archive(x, i, path, &b.err);
   else if (b.err.status < 0) code = tool_fail_error(&b.err);
   else if (format == INDEX_UNKNOWN) code = index_refuse_format(b.name, head, n);
   else code = index_scan_bytes(x, i, &b, path, format);
@@ -211,6 +243,7 @@ static int index_scan_file(struct index_run *x, uint64_t i, const char *path) {
         b.requests, tool_bytes(size, b.fetched), b.size);
   }
   bytes_close(&b);
+  bytes_end_queries();
   return code;
 }
 
@@ -352,6 +385,13 @@ static int index_run(int argc, char **argv) {
   if (!index_out) return tool_usage_error("--out is missing: the index to write, such as a.insitu");
   if (argc < 1) return tool_usage_error("name the files to index");
   if (index_base_value && !*index_base_value) return tool_usage_error("--base: a URL is needed");
+  if (index_base_value && bytes_is_remote(index_base_value) &&
+      !strncasecmp(index_base_value, "http", 4) &&
+      (strpbrk(index_base_value, "?#") || index_has_user(index_base_value)))
+    return tool_usage_error(
+        "--base: neither a query nor a user may stand in it, since the index has it");
+  if (index_unasked_value && !index_base_value)
+    return tool_usage_error("--unasked: it is of --base");
   struct index_run *x = tool_alloc(1, sizeof *x);
   int code = index_folder(index_out, x->folder);
   x->n = (uint64_t)argc;
@@ -362,6 +402,8 @@ static int index_run(int argc, char **argv) {
     index_select(&x->file[i]);
     index_rename(&x->file[i]);
   }
+  if (code == TOOL_OK && index_match_value && !x->gribs)
+    code = tool_usage_error("--match chooses messages of GRIB files, and none is one");
   if (code == TOOL_OK && x->gribs) {
     grib_scan_end(&x->grib);
     index_select(&x->file[0]);

@@ -53,12 +53,23 @@ struct bytes {
 
 /* ---- stores ---- */
 
-static void bytes_end(void) {
-  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(bytes_places); i++) {
-    tool_archive_close(&bytes_places[i]->archive);
-    insitu__mem_free(bytes_places[i]->url);
-    insitu__mem_free(bytes_places[i]);
+static void bytes_place_close(struct bytes_place *p) {
+  tool_archive_close(&p->archive);
+  insitu__mem_free(p->url);
+  insitu__mem_free(p);
+}
+/* Closes the stores of URLs with a query, each of which is most likely one file's: signed URLs
+ * would need descriptors for each file. No file of theirs is open. */
+static void bytes_end_queries(void) {
+  uint64_t n = INSITU__ARRAY_LEN(bytes_places), kept = 0;
+  for (uint64_t i = 0; i < n; i++) {
+    if (strchr(bytes_places[i]->url, '?')) bytes_place_close(bytes_places[i]);
+    else bytes_places[kept++] = bytes_places[i];
   }
+  if (n) insitu__array_header(bytes_places)->length = kept;
+}
+static void bytes_end(void) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(bytes_places); i++) bytes_place_close(bytes_places[i]);
   INSITU__ARRAY_FREE(bytes_places);
 }
 static struct bytes_place *bytes_place(const char *url, insitu_error *err) {
@@ -92,10 +103,10 @@ static struct bytes_place *bytes_find(
   struct bytes_place *p = NULL;
   char shown[400];
   const char *cause = insitu__virtual_split(NULL, url, &u, key);
-  if (!cause && !key[0]) cause = "it names no file";
-  if (cause) {
-    insitu__error_set(
-        err, INSITU_E_ARG, "%s: %s", insitu__text_redact(url, shown, sizeof shown), cause);
+  bool nothing = !cause && !key[0]; /* an archive may well lie there */
+  if (cause || nothing) {
+    insitu__error_set(err, nothing ? INSITU_E_NOTFOUND : INSITU_E_ARG, "%s: %s",
+        insitu__text_redact(url, shown, sizeof shown), nothing ? "it names no file" : cause);
     return NULL;
   }
   insitu__text_buffer_printf(&root, "%s%s%s", u.root, u.query[0] ? "?" : "", u.query);
@@ -338,7 +349,8 @@ static uint64_t bytes_want(struct bytes *b, const struct bytes_range *range, uin
 
 /* Whether these first bytes are those of HTML: of a list, or of a page to log in. */
 static bool bytes_is_page(const unsigned char *bytes, uint64_t n) {
-  while (n && strchr(" \r\n\t", *bytes)) bytes++, n--;
+  if (n >= 3 && !memcmp(bytes, "\xef\xbb\xbf", 3)) bytes += 3, n -= 3; /* the mark of UTF-8 */
+  while (n && *bytes && strchr(" \r\n\t", *bytes)) bytes++, n--;
   return (n >= 9 && !strncasecmp((const char *)bytes, "<!doctype", 9)) ||
          (n >= 5 && !strncasecmp((const char *)bytes, "<html", 5));
 }
@@ -367,7 +379,7 @@ static insitu_status bytes_open_far(struct bytes *b, const char *url) {
         "index the copy with --base and the URL of its folder",
         b->name);
   if (b->size == UINT64_MAX)
-    return insitu__error_set(&b->err, INSITU_E_HTTP,
+    return insitu__error_set(&b->err, INSITU_E_UNSUPPORTED,
         "%s: its server does not tell its length; fetch it, and index the copy with --base and "
         "the URL of its folder",
         b->name);
@@ -455,7 +467,11 @@ static insitu_status bytes_text(const char *path, char **text, uint64_t *n, insi
     *n = t.n;
     bytes_total.requests++;
     bytes_total.fetched += t.n;
-    return t.status;
+    if (t.status < 0 || !bytes_is_page((const unsigned char *)t.text, t.n)) return t.status;
+    insitu__mem_free(t.text);
+    *text = NULL;
+    return insitu__error_set(err, INSITU_E_NOTFOUND,
+        "'%.300s': its server answers with a page for people, and no file", t.key);
   }
   insitu_status status = bytes_open(&b, path);
   if (status >= 0 && b.size > BYTES_MAX_TEXT)

@@ -51,6 +51,22 @@ struct grib_scan {
 
 /* ---- messages ---- */
 
+/* The length of GRIB 1 has 24 bits. ECMWF's messages of 8 MiB or more set the highest of them, and
+ * then count 120 bytes each, in a way that section 4 corrects; others have bytes there, as the
+ * message's end shows. */
+static const char *grib_refuse_long(struct grib_scan *s, uint64_t at, uint64_t length) {
+  unsigned char end[4];
+  if (!(length & 0x800000)) return NULL;
+  if (length <= s->b->size - at) {
+    if (!bytes_read(s->b, end, 4, at + length - 4)) return s->b->err.message;
+    if (!memcmp(end, "7777", 4)) return NULL;
+  }
+  insitu__error_set(&s->b->err, INSITU_E_UNSUPPORTED,
+      "%s: byte %" PRIu64 ": it is a GRIB 1 message of 8 MiB or more, whose length is not "
+      "supported; convert it to GRIB 2 (grib_set -s edition=2)",
+      s->b->name, at);
+  return s->b->err.message;
+}
 /* The sections before the data of a GRIB 2 message as a message without points; its bytes are
  * *n, and the message's own length *length. NULL, or what is wrong. */
 static const char *grib_head(
@@ -61,6 +77,8 @@ static const char *grib_head(
   if (!bytes_read(s->b, start, 16, at)) return s->b->err.message;
   if (memcmp(start, "GRIB", 4)) return "no message begins there";
   *length = start[7] == 1 ? index_load(start + 4, 3, true) : index_load(start + 8, 8, true);
+  const char *why = start[7] == 1 ? grib_refuse_long(s, at, *length) : NULL;
+  if (why) return why;
   if (*length < 24 || *length > s->b->size - at) {
     *length = 0;
     return "it is cut off: fetch the file again";
@@ -341,15 +359,28 @@ static int grib_message(struct grib_scan *s, uint64_t at, bool inventory, uint64
     return tool_fail("more than GRIB_MAX_MESSAGES messages; index fewer files at once");
   return TOOL_OK;
 }
+/* Whether no message begins at `at`, where an inventory that is whole would name it. next: what it
+ * names then, or the file's end. An exit code. */
+static int grib_unlisted(struct grib_scan *s, uint64_t at, uint64_t next) {
+  unsigned char magic[4];
+  if (index_match_value || next > s->b->size || at >= next || next - at <= 16) return TOOL_OK;
+  if (!bytes_read(s->b, magic, 4, at)) return tool_fail_error(&s->b->err);
+  if (memcmp(magic, "GRIB", 4)) return TOOL_OK;
+  return tool_fail("%s: its inventory leaves out the message at byte %" PRIu64
+                   "; remove it, or make it again",
+      s->b->name, at);
+}
 /* The messages that an inventory names. An exit code. */
 static int grib_listed(struct grib_scan *s, const struct inventory_line *line) {
-  uint64_t n = INSITU__ARRAY_LEN(line), length;
+  uint64_t n = INSITU__ARRAY_LEN(line), length = 0;
   struct bytes_range *range = tool_alloc(n, sizeof *range);
-  int code = TOOL_OK;
+  int code = grib_unlisted(s, 0, line[0].offset);
   for (uint64_t i = 0; i < n; i++) range[i] = (struct bytes_range){line[i].offset, GRIB_USUAL_HEAD};
   for (uint64_t i = 0, ahead = 0; code == TOOL_OK && i < n; i++) {
     if (i == ahead) ahead += bytes_want(s->b, range + i, n - i);
     code = grib_message(s, line[i].offset, true, &length);
+    if (code == TOOL_OK)
+      code = grib_unlisted(s, line[i].offset + length, i + 1 < n ? line[i + 1].offset : s->b->size);
     tool_progress(line[i].offset);
   }
   insitu__mem_free(range);

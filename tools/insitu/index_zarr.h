@@ -237,12 +237,13 @@ static void index_zarr_array(struct index_zarr *x, const char *path) {
   tool_node_free(&node);
   insitu__zarr_array_free(&z);
 }
-static int index_zarr_scan(
-    struct virtual_archive *v, struct virtual_file *f, const char *url, char *where) {
+/* name: the URL without what may be a secret. */
+static int index_zarr_scan(struct virtual_archive *v, struct virtual_file *f, const char *url,
+    const char *name, char *where) {
   struct index_zarr x = {.v = v, .f = f, .url = url, .where = where};
   char *attributes = NULL;
   insitu_error err = {0};
-  f->name = tool_copy(url);
+  f->name = tool_copy(name);
   int code = tool_archive_open(url, &x.archive);
   if (code == TOOL_OK && x.archive.list_error.status < 0)
     code = tool_fail_error(&x.archive.list_error);
