@@ -169,8 +169,8 @@ static double best_fixed(struct world w, uint64_t most, uint64_t answers, uint64
 enum { MOST = 64 };
 
 /* Of a list of servers, which the searches are compared on: a sanitizer, which looks for other
- * faults than a search that is slow, sees a few. 23 and 7 have no divisor with the lists' periods in
- * common. */
+ * faults than a search that is slow, sees a few. 23 and 7 have no divisor with the lists' periods
+ * in common. */
 static int every(int nth) {
   return support_slow() ? nth : 1;
 }

@@ -1,7 +1,7 @@
 /* Two archives with the same values, in turns: how much longer an epoch of the second one takes.
  *
- *     cc -O2 -std=gnu11 -D_GNU_SOURCE -I. -Itools/bench -o build/bench_pair tools/bench/bench_pair.c \
- *       -luring -lcurl -llz4 -lzstd -lpthread -lm
+ *     cc -O2 -std=gnu11 -D_GNU_SOURCE -I. -Itools/bench -o build/bench_pair \
+ *       tools/bench/bench_pair.c -luring -lcurl -llz4 -lzstd -lpthread -lm
  *     build/bench_pair FIRST SECOND VARIABLE [ROUNDS [BATCH_SIZE]]
  *
  * For instance a plain Zarr archive and an Icechunk repository with the same chunks, both served by
