@@ -18691,14 +18691,15 @@ static unsigned insitu__store_slice(
 }
 
 /* Reads a base store's object as insitu__store_fetch_await does, and verifies it. tag: NULL, or
- * that of the resolved object's read: its give_up, anew and pin count, and its cached, version and
- * etag are set. */
+ * that of the resolved object's read: its give_up, anew, pin and use count, and its cached, version
+ * and etag are set. */
 static insitu_status insitu__store_part_await(struct insitu__store *s,
     const struct insitu__store_extent *x, struct insitu__store_tag *tag, uint64_t offset,
     struct iovec *iov, unsigned n_iov, uint64_t *got, insitu_error *err) {
   struct insitu__store_tag of = {.size = UINT64_MAX,
       .give_up = tag ? tag->give_up : NULL,
       .pin = tag ? tag->pin : NULL,
+      .use = tag ? tag->use : NULL,
       .pinnable = (s->ops->verify && !x->fixed) || (tag && tag->pinnable),
       .past_caches = tag && tag->past_caches,
       .whole = tag && tag->whole && x->n == UINT64_MAX && !x->offset,
@@ -19847,7 +19848,8 @@ static insitu_status insitu__remote_fetch_refused(
       insitu__cloud_advice(&f->remote->cloud, http, code), err);
 }
 
-/* Checks the target of a redirect to another host. */
+/* Checks the target of a redirect to another host, or of a store that may not ask all of its own
+ * host. */
 static insitu_status insitu__remote_fetch_may_move(
     struct insitu__remote_fetch *f, insitu_error *err) {
   char shown[400], cause[600];
@@ -19879,7 +19881,8 @@ static insitu_status insitu__remote_fetch_move(struct insitu__remote_fetch *f, i
     return insitu__remote_fetch_failed(
         f, INSITU_E_NOMEM, "no memory", "give the process more memory", err);
   bool other = strcasecmp(here, there);
-  insitu_status status = other ? insitu__remote_fetch_may_move(f, err) : INSITU_OK;
+  bool judged = other || f->store->may_move;
+  insitu_status status = judged ? insitu__remote_fetch_may_move(f, err) : INSITU_OK;
   if (status < 0) return status;
 
   for (uint64_t i = 0; other && i < INSITU__ARRAY_LEN(r->headers); i++) {
@@ -27807,7 +27810,8 @@ static insitu_status insitu__icechunk_resolve_await(struct insitu__store *s, con
       return status;
     }
     status = insitu__icechunk_place(s, array, index, entry, false, x, err);
-    if (status != INSITU_E_NOTFOUND) return status;
+    bool found = status != INSITU_E_NOTFOUND;
+    if (found || (err && err->status < 0)) return status; /* a virtual chunk's directory is not */
   }
   return INSITU_E_NOTFOUND;
 }
@@ -40858,8 +40862,11 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c,
     const unsigned char **index, insitu_error *err) {
   struct insitu__store *store = &a->source->store;
   struct insitu__cache_slot *slot;
-  while ((slot = insitu__cache_find(c, a, level, cell)) && slot->loading)
+  while ((slot = insitu__cache_find(c, a, level, cell)) && slot->loading) {
+    if (give_up && *give_up) return insitu__store_vain(err);
     insitu__reactor_gate_await(store->reactor, &slot->loaded);
+  }
+
   insitu_status status = INSITU_OK;
   bool fresh = !slot;
   if (fresh) slot = insitu__cache_insert(c, a, level, cell);
@@ -40879,6 +40886,12 @@ static insitu_status insitu__cache_index_await(struct insitu__cache *c,
   slot->used = true;
   *index = memory;
   return slot->absent ? INSITU_E_NOTFOUND : status;
+}
+
+/* Those who wait for an index that another coroutine reads look at their give_up again. */
+static void insitu__cache_stir(struct insitu__cache *c) {
+  for (uint32_t i = 0; i < c->n_slots; i++)
+    if (c->slot[i].loading) insitu__store_stir(&c->slot[i].loaded);
 }
 
 /* The number, in this level's grid, of the shard that holds chunk `tile` (its place in the grid of
@@ -41253,6 +41266,13 @@ static void insitu__decoded_leave(
   if (--entry->users) return;
   if (!entry->there) insitu__decoded_empty(p, e);
   insitu__decoded_settle(p, p->n_heap++, e);
+}
+
+/* Tiles that wait until another one has filled an entry look whether their iterator stops. */
+static void insitu__decoded_stir(struct insitu__decoded *d) {
+  for (uint64_t i = 0; i < d->n_pools; i++)
+    for (uint32_t e = 0; e < d->pool[i].n; e++)
+      if (d->pool[i].entry[e].loading) insitu__store_stir(&d->pool[i].entry[e].loaded);
 }
 
 /* ---- entries of cache_dir (reactor thread): see struct insitu__disk_order ---- */
@@ -47502,6 +47522,17 @@ static void insitu__config_others(
         ", coordinates %" PRIu64 " bytes, maps of samples %" PRIu64 " bytes", kept, maps);
 }
 
+/* Counts the table of cache_dir's entries, beside what else takes of memory_budget. It only makes
+ * the directory keep better chunks: where there is no room for it, the loader goes without. */
+static void insitu__config_footprint_disk(insitu_loader *ld, uint64_t taken) {
+  struct insitu__loader_footprint *f = &ld->footprint;
+  uint64_t budget = ld->config.memory_budget, n = insitu__config_disk_entries(ld);
+  uint64_t bytes = insitu__decoded_disk_bytes(n);
+  bool fits = taken <= budget && bytes <= budget - taken;
+  f->disk_entries = fits ? n : 0;
+  if (fits) f->cache_bytes = insitu__codec_add_saturating(f->cache_bytes, bytes);
+}
+
 /* Resolves prefetch_depth and max_inflight, and computes what chunks in flight and the cache of
  * shard indexes take of memory_budget. Refuses what does not fit. */
 static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *err) {
@@ -47541,8 +47572,7 @@ static insitu_status insitu__config_footprint(insitu_loader *ld, insitu_error *e
   uint64_t kept = insitu__loader_get(&ld->budget.kept), maps = insitu__loader_get(&ld->budget.maps);
   total = insitu__codec_add_saturating(total, kept + maps);
   f->cache_bytes = insitu__codec_add_saturating(f->cache_bytes, decoded);
-  f->disk_entries = insitu__config_disk_entries(ld);
-  f->cache_bytes += insitu__decoded_disk_bytes(f->disk_entries);
+  insitu__config_footprint_disk(ld, insitu__codec_add_saturating(total, decoded));
   if (c->plan_only) return INSITU_OK;
   if (total <= c->memory_budget && decoded > c->memory_budget - total)
     return insitu__error_set(err, INSITU_E_BUDGET,
@@ -49447,12 +49477,20 @@ static void insitu__tile_finish(struct insitu__loader_tile *t) {
 }
 
 /* Whether the tile's rows come from the cache of decoded chunks, once the tile that fills its entry
- * has done so. If that one could not, this one reads the chunk, and nothing is kept of it. */
-static bool insitu__tile_cell_await(struct insitu__loader_tile *t) {
+ * has done so. If that one could not, this one reads the chunk, and nothing is kept of it. Where
+ * the iterator stops meanwhile, *status tells, and the tile has nothing to read. */
+static bool insitu__tile_cell_await(struct insitu__loader_tile *t, insitu_status *status) {
   struct insitu__reactor *r = &t->loader->reactor;
+  const bool *stopping = &t->iter->sched.stopping;
 
   if (!t->entry || t->fills) return false;
-  if (t->entry->loading) insitu__reactor_gate_await(r, &t->entry->loaded);
+  while (t->entry->loading && !*stopping) insitu__reactor_gate_await(r, &t->entry->loaded);
+  if (t->entry->loading) {
+    t->cell = NULL;
+    *status = t->status = insitu__store_vain(&t->error);
+    return true;
+  }
+
   if (!t->entry->there) t->cell = NULL;
   else insitu__reactor_work_await(r, insitu__rows_cell_work, t);
   return t->cell != NULL;
@@ -49502,7 +49540,7 @@ static void insitu__tile_await(void *arg) {
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
   /* Without patches a chunk is touched with all its fields; perhaps no row of the window shows this
    * one. */
-  if (!status && t->first < t->last && !insitu__tile_cell_await(t)) {
+  if (!status && t->first < t->last && !insitu__tile_cell_await(t, &status)) {
     insitu__tile_disk_begin(t, index, key);
     status = insitu__tile_fetch_anew_await(t, index, key);
     if (insitu__tile_leaves_cell(t, status)) {
@@ -52089,6 +52127,11 @@ static void insitu__pass_unreserve(insitu_iter *it) {
 static void insitu__pass_stop_await(insitu_iter *it) {
   it->sched.stopping = true;
   insitu__store_give_up(&it->loader->source.store, false);
+  if (it->sched.inflight[0] || it->sched.inflight[1]) {
+    insitu__cache_stir(&it->loader->cache);
+    insitu__decoded_stir(&it->loader->decoded);
+  }
+
   memset(&it->sched.idle, 0, sizeof it->sched.idle);
   if (it->sched.inflight[0] || it->sched.inflight[1] || it->sched.preparing || it->sched.gathers)
     insitu__reactor_gate_await(&it->loader->reactor, &it->sched.idle);

@@ -617,7 +617,7 @@ static void virtual_missing(void **state) {
     unsigned char *at = (unsigned char *)(uintptr_t)objects[i].bytes, *end = at + objects[i].n;
     while (is_file(&objects[i], "manifests/") &&
            (at = memmem(at, (size_t)(end - at), "numbers.bin", 11)))
-      *at++ = 'l';
+      memcpy(at, "lumbe/s.bin", 11);
     char path[200];
     snprintf(path, sizeof path, "lost/%s", objects[i].key);
     support_write(support_path(path), objects[i].bytes, objects[i].n);
@@ -629,7 +629,10 @@ static void virtual_missing(void **state) {
   const char *url = support_path("lost");
   insitu_status status = read_virtual(url, VIRTUAL, "virtual", got, sizeof got, &err);
   assert_int_equal(status, INSITU_E_IO);
-  assert_non_null(strstr(err.message, "lumbers.bin"));
+  assert_non_null(strstr(err.message, "lumbe/s.bin"));
+  /* Nor is one absent where its prefix's directory is missing. */
+  status = read_virtual(url, VIRTUAL "lumbe", "virtual", got, sizeof got, &err);
+  assert_int_equal(status, INSITU_E_IO);
 }
 
 /* ---- over HTTP, which has no listing ---- */

@@ -86,6 +86,8 @@ static insitu_loader_desc desc_of(const char *url, int m) {
       .io = modes[m].io,
       .inline_io = modes[m].inline_io};
 }
+/* Entries of cache_dir whose next use the loader knew at the end of read_all. */
+static uint64_t known;
 /* All of an archive, once, in random order; its last statistics. */
 static insitu_stats read_all(const insitu_loader_desc *d, const struct support_array *a) {
   insitu_error err = {0};
@@ -104,6 +106,7 @@ static insitu_stats read_all(const insitu_loader_desc *d, const struct support_a
   if (status != INSITU_END) fail_msg("%s: %s", d->url, err.message);
   assert_true(rows + 5 > a->shape[0]);
   insitu_loader_stats(ld, &stats, &err);
+  known = ld->decoded.disk.n_heap;
   insitu_iter_close(&it);
   insitu_loader_close(&ld);
   return stats;
@@ -606,6 +609,34 @@ static void test_redirects(void **state) {
     assert_int_equal(server_seen(other, "secr3t"), 0);
   }
 }
+/* A server of targets sends to no other place of its own either than where these may lie. */
+static void test_redirects_within(void **state) {
+  char base[300], to[300];
+  const char *prefix[] = {base};
+  (void)state;
+  make("within", &kinds[2], 1);
+  snprintf(base, sizeof base, "%s", server_url(other, "within/packs"));
+  refs_json(file_of("within", "refs.json"), base, 0, 0);
+  snprintf(to, sizeof to, "%s/within/private", support_dir);
+  assert_int_equal(symlink("packs", to), 0);
+  snprintf(to, sizeof to, "%s/within/packs/again0", support_dir);
+  assert_int_equal(symlink("pack0", to), 0);
+  for (int fine = 0; fine < 2; fine++) {
+    server_reset(other);
+    snprintf(to, sizeof to, "%s",
+        server_url(other, fine ? "within/packs/again0" : "within/private/pack0"));
+    server_rule(
+        other, (struct server_rule){.key = "*packs/pack0", .fault = SERVER_REDIRECT, .text = to});
+    insitu_loader_desc d = desc_of(file_of("within", "refs.json"), any_mode());
+    d.virtual_prefixes = prefix;
+    d.n_virtual_prefixes = 1;
+    if (fine) read_all(&d, &kinds[2]);
+    else fails(&d, INSITU_E_ARG, "may not lie there");
+    assert_int_equal(server_seen(other, "private") > 0, 0);
+    assert_int_equal(server_seen(other, "again0") > 0, fine);
+  }
+  server_reset(other);
+}
 /* The name of a target's server may be looked up to an address that no archive may ask: nothing is
  * sent there. This machine is asked by such a name where a prefix names it. */
 static void test_addresses(void **state) {
@@ -698,6 +729,38 @@ static void test_stalled(void **state) {
   server_reset(server);
 }
 
+/* Iterators close while the index of a shard, or a chunk that is kept decoded, and those who wait
+ * for it, get no answer. */
+static void test_waits(void **state) {
+  static const insitu_option patient[] = {{"stall_timeout", "60m"}, {"retry_timeout", "60m"}};
+  struct support_array a = {.name = "x",
+      .ndim = 2,
+      .shape = {20, 9},
+      .chunk = {4, 9},
+      .shard = {5, 1},
+      .dtype = INSITU_I32,
+      .format = 3};
+  (void)state;
+  for (int decoded = 0; decoded < 2; decoded++) {
+    const char *name = decoded ? "waits1.zarr" : "waits0.zarr";
+    if (decoded) a.chunk[0] = 20, a.shard[0] = a.shard[1] = 0;
+    support_make(support_path(name), &a);
+    server_reset(server);
+    insitu_loader_desc d = desc_of(server_url(server, name), mode_usable(URING) ? URING : EPOLL);
+    d.options = patient;
+    d.n_options = 2;
+    d.cache_memory = decoded ? 1 << 20 : 0;
+    insitu_loader *ld = open_or_fail(&d);
+    unsigned rule = server_rule(server,
+        (struct server_rule){
+            .key = "*/c/*", .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+    close_while_stalled(
+        &ld, server, rule, (insitu_iter_desc){.api = INSITU_API, .split = INSITU_ALL});
+    server_release(server);
+    server_reset(server);
+  }
+}
+
 /* References in memory count in memory_budget. */
 static void test_budget(void **state) {
   enum { MORE = 20000 };
@@ -755,10 +818,37 @@ static void test_cache(void **state) {
     d.n_options = 1;
     insitu_stats stats = read_all(&d, &kinds[2]);
     assert_true(stats.disk_misses >= 10);
+    assert_true(known >= 10); /* of each chunk, when it is used next */
     server_reset(other);
     stats = read_all(&d, &kinds[2]);
     assert_true(stats.disk_hits >= 10);
     assert_int_equal(server_seen(other, "GET "), 0);
+  }
+}
+/* The table of cache_dir's entries stays within memory_budget, or the loader goes without it. */
+static void test_cache_table(void **state) {
+  (void)state;
+  make("table", &kinds[2], 1);
+  insitu_loader_desc d = desc_of(file_of("table", "a.zarr"), any_mode());
+  d.cache_dir = file_of("table", "cache");
+  d.cache_decoded = 1;
+  d.cache_budget = 1 << 16;
+  d.max_inflight = 64;
+  d.decode_threads = 1;
+  d.prefetch_depth = 1;
+  uint64_t most = 0;
+  for (uint64_t less = 0; less < 2; less++) {
+    for (int i = 0; i < 2; i++) {
+      if (i) d.memory_budget = most - less;
+      else d.memory_budget = 0;
+      insitu_loader *ld = open_or_fail(&d);
+      const struct insitu__loader_footprint *f = &ld->footprint;
+      uint64_t takes = f->inflight_bytes + f->cache_bytes;
+      if (i) assert_true(takes <= d.memory_budget);
+      else most = takes;
+      assert_int_equal(f->disk_entries > 0, !i || !less);
+      insitu_loader_close(&ld);
+    }
   }
 }
 
@@ -889,8 +979,10 @@ int main(void) {
       cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes),
       cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
       cmocka_unit_test(test_credentials), cmocka_unit_test(test_redirects),
-      cmocka_unit_test(test_addresses), cmocka_unit_test(test_stalled),
-      cmocka_unit_test(test_budget), cmocka_unit_test(test_places), cmocka_unit_test(test_cache),
-      cmocka_unit_test(test_damaged), cmocka_unit_test(test_no_memory)};
+      cmocka_unit_test(test_redirects_within), cmocka_unit_test(test_addresses),
+      cmocka_unit_test(test_stalled), cmocka_unit_test(test_budget), cmocka_unit_test(test_places),
+      cmocka_unit_test(test_cache), cmocka_unit_test(test_cache_table),
+      cmocka_unit_test(test_waits), cmocka_unit_test(test_damaged),
+      cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
