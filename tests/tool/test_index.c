@@ -544,7 +544,8 @@ static void test_far_archives(void **state) {
       "{\"zarr_format\":3,\"node_type\":\"group\",\"consolidated_metadata\":{\"kind\":"
       "\"inline\",\"must_understand\":false,\"metadata\":{\"x\":{\"zarr_format\":3,\"node_type\":"
       "\"array\",\"shape\":[90000,9],\"data_type\":\"float32\",\"chunk_grid\":{"
-      "\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[9000,9]}},\"chunk_key_encoding\":{\"name\":\"default\","
+      "\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[9000,9]}},"
+      "\"chunk_key_encoding\":{\"name\":\"default\","
       "\"configuration\":{\"separator\":\"/\"}},\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\","
       "\"configuration\":{\"endian\":\"little\"}}],\"attributes\":{}}}}}";
   char out[300];

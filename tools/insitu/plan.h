@@ -17,7 +17,7 @@ struct plan_hint {
   enum plan_about about;
   char text[600];
 };
-enum { PLAN_SPLITS = 4, PLAN_MAX_HINTS = 12 };
+enum { PLAN_SPLITS = 4, PLAN_MAX_HINTS = 12, PLAN_HEADLINE = 1100 };
 struct plan {
   struct config config;
   insitu_loader *loader;
@@ -214,22 +214,44 @@ static void plan_hints(struct plan *p) {
   p->refused = memory;
 }
 
-/* The hint that tells what limits most; -1: there is none. */
+static bool plan_shown(const struct plan *p, int split) {
+  return p->only < 0 || split == p->only;
+}
+/* The first split that should be read and cannot be; -1: there is none. One that was given no
+ * samples is meant to be empty. */
+static int plan_failed(const struct plan *p) {
+  for (int i = 0; i < PLAN_SPLITS; i++)
+    if (plan_shown(p, i) && p->cost[i].status < 0 &&
+        (i == INSITU_TRAIN || i == p->only || p->loader->split.part[i].anchors))
+      return i;
+  return -1;
+}
+/* The hint that tells what limits most; -1: there is none, or a split cannot be read, which limits
+ * more. */
 static int plan_first_hint(const struct plan *p) {
   int first = -1;
+  if (plan_failed(p) >= 0) return -1;
   for (int i = 0; i < p->n_hints; i++)
     if (first < 0 || p->hint[i].about < p->hint[first].about) first = i;
   return first;
 }
 /* The first sentence about a plan: what limits it and which knob to turn. */
 static const char *plan_headline(const struct plan *p, char *to, size_t cap) {
-  int first = plan_first_hint(p), split = 0;
+  int first = plan_first_hint(p), split = 0, failed = plan_failed(p);
   const char *text = first < 0 ? "" : p->hint[first].text, *words = NULL;
   for (; split < PLAN_SPLITS; split++) { /* "train: it needs ..." */
     words = insitu__document_split_words[split];
     if (!strncmp(text, words, strlen(words)) && !strncmp(text + strlen(words), ": ", 2)) break;
   }
-  if (first < 0)
+  if (failed >= 0) { /* "split train: 3 samples ..." */
+    words = insitu__document_split_words[failed];
+    text = p->cost[failed].err.message;
+    size_t n = strlen(words);
+    if (!strncmp(text, "split ", 6) && !strncmp(text + 6, words, n) &&
+        !strncmp(text + 6 + n, ": ", 2))
+      text += 8 + n;
+    snprintf(to, cap, "The split %s cannot be read: %s", words, text);
+  } else if (first < 0)
     snprintf(to, cap,
         "Nothing in the plan limits it: chunks are decoded about once, batches are well mixed, and "
         "the memory fits. What remains is how fast the store and the decoder are: run insitu bench "
@@ -321,9 +343,6 @@ static void plan_print_cell(const struct plan_row *row, const struct plan_cost *
   else if (*(const double *)at > 0) snprintf(text, sizeof text, "%.2f", *(const double *)at);
   printf(" %13s", text);
 }
-static bool plan_shown(const struct plan *p, int split) {
-  return p->only < 0 || split == p->only;
-}
 /* One line for each reason that leaves samples out of a split that is shown. */
 static void plan_print_drops(const struct plan *p, const struct plan_row *row) {
   for (size_t r = 0; r < INSITU_DROPS; r++) {
@@ -341,7 +360,7 @@ static void plan_print_drops(const struct plan *p, const struct plan_row *row) {
   }
 }
 static void plan_print(const struct plan *p) {
-  char text[32], headline[800];
+  char text[32], headline[PLAN_HEADLINE];
   const insitu_loader_desc *c = insitu_loader_config(p->loader);
   printf("%s!%s %s\n\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN),
       plan_headline(p, headline, sizeof headline));
@@ -364,7 +383,7 @@ static void plan_print(const struct plan *p) {
   }
   printf("  memory_budget, for all iterators  %13s\n", tool_bytes(text, c->memory_budget));
   for (int i = 0; i < PLAN_SPLITS; i++) {
-    if (!plan_shown(p, i) || p->cost[i].status == INSITU_OK) continue;
+    if (!plan_shown(p, i) || p->cost[i].status == INSITU_OK || i == plan_failed(p)) continue;
     printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->cost[i].err.message);
   }
   for (int i = 0; i < p->n_hints; i++)
@@ -430,8 +449,9 @@ static void plan_print_json(const struct plan *p) {
   }
   tool_json_end(&j);
   int first = plan_first_hint(p);
-  char headline[800];
-  tool_json_string(&j, "limited_by", first < 0 ? "nothing" : plan_limit_keys[p->hint[first].about]);
+  char headline[PLAN_HEADLINE];
+  const char *limit = first < 0 ? "nothing" : plan_limit_keys[p->hint[first].about];
+  tool_json_string(&j, "limited_by", plan_failed(p) >= 0 ? "error" : limit);
   tool_json_string(&j, "headline", plan_headline(p, headline, sizeof headline));
   tool_json_array(&j, "hints");
   for (int i = 0; i < p->n_hints; i++) tool_json_string(&j, NULL, p->hint[i].text);
@@ -500,7 +520,7 @@ static const struct tool_command plan_command = {.name = "plan",
     .details = TOOL_STORE_HELP
     "Reads the metadata, and the coordinate where dates select, but no other "
     "chunk. Where chunks are read more\n"
-    "than 1.1 times, the memory does not fit, or batches vary more than twice "
+    "than 1.15 times, the memory does not fit, or batches vary more than twice "
     "as much as by an ideal\n"
     "shuffle, it says so first, which knob to turn and what that would give. What "
     "insitu_iter_skip leaves\n"

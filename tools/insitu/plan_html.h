@@ -273,9 +273,10 @@ static void html_write_head(const struct html *h) {
       tool_count(other, p->batches), h->config->batch_size,
       h->config->world > 1 ? " on each rank" : "");
   int first = plan_first_hint(h->plan);
-  char headline[800];
+  char headline[PLAN_HEADLINE];
+  bool fine = plan_failed(h->plan) < 0 && (first < 0 || h->plan->hint[first].about == PLAN_NOTE);
   fprintf(h->to, "<div class=\"grid\"><section class=\"card wide head %s\"><p>",
-      first < 0 || h->plan->hint[first].about == PLAN_NOTE ? "fine" : "warn");
+      fine ? "fine" : "warn");
   html_text(h, plan_headline(h->plan, headline, sizeof headline));
   fputs("</p></section>\n<section class=\"card wide\"><div class=\"facts\">\n", h->to);
 
@@ -303,7 +304,7 @@ static void html_write_head(const struct html *h) {
 /* What is told behind the headline. */
 static void html_write_hints(const struct html *h) {
   int first = plan_first_hint(h->plan);
-  if (h->plan->n_hints < 2) return;
+  if (h->plan->n_hints < (first < 0 ? 1 : 2)) return;
   fputs("<section class=\"card wide\"><h2>Also, and what gave way</h2>\n<ul>\n", h->to);
   for (int i = 0; i < h->plan->n_hints; i++) {
     if (i == first) continue;
