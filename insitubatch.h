@@ -564,8 +564,8 @@
  *   each other. Such a chunk is written anew in its turn: with several nodes, or chunks that an
  *   epoch reads twice, a third of the reads may be written in each epoch; where each chunk is read
  *   once by a node, nothing is once the directory is full. What came first stays where a loader
- *   would have to know more than 2^18 chunks, or by more than a 32nd of memory_budget, and of
- *   patches; of chunks kept as they are stored also where they are read in parts.
+ *   would have to know more than 2^18 chunks, or by more than a 32nd of memory_budget or what is
+ *   left of it, and of patches.
  *
  *   desc.offline = 1 asks the store for nothing: metadata and chunks come from cache_dir alone, so
  *   that a node without a network, or without the file system of the archive, goes on. What is
@@ -7588,6 +7588,7 @@ static void insitu__trace_free(struct insitu__trace *t) {
   insitu__mem_unmap(t->reactor.record, insitu__trace_bytes(&t->reactor));
   insitu__mem_unmap(t->user.record, insitu__trace_bytes(&t->user));
   pthread_mutex_destroy(&t->lock);
+  if (t->fd >= 0) flock(t->fd, LOCK_UN); /* else a forked child's copy goes on to hold the lock */
   if (t->fd >= 0) close(t->fd);
   insitu__mem_free(t);
 }
@@ -9758,15 +9759,42 @@ static int insitu__names_judge_v4(uint32_t address) {
   return address >> 24 == 127 || address >> 24 == 0 ? INSITU__NAMES_LOOPS : 0;
 }
 
+/* The IPv4 address of four bytes, the highest first. */
+static uint32_t insitu__names_v4(const unsigned char *b) {
+  return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
+}
+
+/* Whether an address below the local prefix of NAT64 (RFC 8215) holds, behind a prefix of 48, 56 or
+ * 64 bits, an IPv4 address that tells: around byte 8, see RFC 6052, 2.2. */
+static bool insitu__names_nat64_tells(const unsigned char *a) {
+  unsigned char b[15];
+  memcpy(b, a, 8);
+  memcpy(b + 8, a + 9, 7);
+  for (unsigned i = 6; i < 9; i++)
+    if (insitu__names_judge_v4(insitu__names_v4(b + i)) == INSITU__NAMES_TELLS) return true;
+  return false;
+}
+
 /* The same of an IPv6 address, which may be one of IPv4 in IPv6's clothes. */
 static int insitu__names_judge_v6(const unsigned char *a) {
   static const unsigned char mapped[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff},
                              nat64[12] = {0, 0x64, 0xff, 0x9b}, none[12] = {0},
+                             local[6] = {0, 0x64, 0xff, 0x9b, 0, 1},
                              amazon[14] = {0xfd, 0, 0x0e, 0xc2}, google[14] = {0xfd, 0x20, 0, 0xce};
-  uint32_t last = (uint32_t)a[12] << 24 | (uint32_t)a[13] << 16 | (uint32_t)a[14] << 8 | a[15];
+  static const unsigned char clouds[][16] = {
+      {0xfd, 0, 0, 0xc1, [12] = 0xa9, 0xfe, 0xa9, 0xfe}, /* Oracle Cloud */
+      {0xfd, 0, 0, 0x42, [15] = 0x42},                   /* Scaleway */
+      {0xfd, 0, 0xa9, 0xfe, 0xa9, 0xfe, [15] = 1},       /* Linode */
+      {0xfd, 0, 1, 0, [12] = 1, 0, 2, 0}};               /* Alibaba Cloud */
+  uint32_t last = insitu__names_v4(a + 12);
   if (a[0] == 0xfe && (a[1] & 0xc0) == 0x80) return INSITU__NAMES_TELLS;
   if (!memcmp(a, amazon, 14) || !memcmp(a, google, 14)) return INSITU__NAMES_TELLS;
-  bool inside = !memcmp(a, mapped, 12) || !memcmp(a, nat64, 12) || !memcmp(a, none, 12);
+  for (size_t i = 0; i < INSITU__BASE_COUNT(clouds); i++)
+    if (!memcmp(a, clouds[i], 16)) return INSITU__NAMES_TELLS;
+  if (a[0] == 0x20 && a[1] == 2) return insitu__names_judge_v4(insitu__names_v4(a + 2)); /* 6to4 */
+  bool within = !memcmp(a, local, 6);
+  if (within && insitu__names_nat64_tells(a)) return INSITU__NAMES_TELLS;
+  bool inside = within || !memcmp(a, mapped, 12) || !memcmp(a, nat64, 12) || !memcmp(a, none, 12);
   return inside ? insitu__names_judge_v4(last) : 0; /* ::1 is none of IPv4's, and begins with 0 */
 }
 
@@ -25150,8 +25178,12 @@ static insitu_status insitu__refstore_fit(const struct insitu__store *s,
   uint64_t bytes = insitu__refs_bytes(&r->refs) + insitu__kerchunk_bytes(k), all = bytes;
   const insitu_loader_desc *d = s->desc;
   if (!d || d->plan_only || !d->memory_budget || bytes <= d->memory_budget) return INSITU_OK;
-  if (r->first.size != UINT64_MAX && r->first.size > done)
-    all = (uint64_t)((double)bytes * (double)r->first.size / (double)done);
+  if (r->first.size != UINT64_MAX && r->first.size > done) {
+    /* the server tells the size, which may be any number */
+    double most = (double)bytes * (double)r->first.size / (double)done;
+    all = most < 9e18 ? (uint64_t)most : (uint64_t)INT64_MAX;
+  }
+
   return insitu__error_set(err, INSITU_E_BUDGET,
       "its references take about %" PRIu64 " bytes of memory, memory_budget is %" PRIu64
       "; raise memory_budget to %" PRIu64 " or more, or open an index of them, whose entries stay "
@@ -42598,7 +42630,7 @@ static void insitu__device_close(struct insitu__device *d) {
 #define INSITU__LOADER_FAR_FLIGHT (128u << 20)
 #define INSITU__LOADER_FAR_LEAST 64
 #define INSITU__LOADER_FAR_MOST 256
-/* Entries of cache_dir that a loader knows, at most: 148 bytes each. */
+/* Entries of cache_dir that a loader knows, at most: 124 bytes each. */
 #define INSITU__LOADER_DISK_ENTRIES (1u << 18)
 #define INSITU__LOADER_FAR_INNER 1024
 /* Bytes of batches that prefetch_depth aims at, and that chunk buffers stay within. */
@@ -53113,7 +53145,7 @@ enum {
 /* Looks whose a file is. One that is free is locked until it is closed, and made empty. */
 static int insitu__timeline_take(int fd) {
   static const char head[] = "{\"traceEvents\": [";
-  char text[256], process[INSITU__TIMELINE_PROCESS];
+  char text[256], process[INSITU__TIMELINE_PROCESS], own[INSITU__TIMELINE_PROCESS + 16];
   struct stat st;
   if (fstat(fd, &st)) return INSITU__TIMELINE_FAULT;
   if (!S_ISREG(st.st_mode)) return INSITU__TIMELINE_FREE; /* a pipe, or /dev/null */
@@ -53130,7 +53162,8 @@ static int insitu__timeline_take(int fd) {
     n = pread(fd, text, sizeof text, tail > 0 ? tail : 0);
     if (n < 0) return INSITU__TIMELINE_FAULT;
     insitu__timeline_process(process);
-    if (memmem(text, (size_t)n, process, strlen(process))) return INSITU__TIMELINE_TAKEN;
+    snprintf(own, sizeof own, "\"process\": \"%s\"", process);
+    if (memmem(text, (size_t)n, own, strlen(own))) return INSITU__TIMELINE_TAKEN;
   }
   return ftruncate(fd, 0) ? INSITU__TIMELINE_FAULT : INSITU__TIMELINE_FREE;
 }
