@@ -320,7 +320,9 @@ static void test_rank_env(void **state) {
   assert_int_equal(run_tool_with("env -i RANK=0 WORLD_SIZE=2", "scan --config %s --rank env -o %s",
                        config, part),
       0);
-  assert_has(run_out, ": a part; join all");
+  assert_has(run_out, "/part.0: a part; join all");
+  assert_int_equal(access(support_path("part.0"), F_OK), 0);
+  assert_int_equal(access(part, F_OK), -1);
 }
 
 int main(void) {

@@ -141,6 +141,21 @@ static bool scan_parse_lags(uint64_t *lags, uint64_t *n) {
   }
   return true;
 }
+/* Where a launcher tells the rank, the world is known now: a part is told from the whole. All ranks
+ * have the same arguments then, and each needs a file of its own: *part, FILE.RANK. An exit code. */
+static int scan_launched(struct config *c, char **part) {
+  struct insitu__text_buffer b = {0};
+  insitu_error err = {0};
+  const char *launcher;
+  if (c->desc.rank != INSITU_RANK_FROM_ENV || c->desc.world) return TOOL_OK;
+  if (insitu__launch_find(&c->desc.rank, &c->desc.world, &launcher, &err))
+    return tool_fail_error(&err);
+  if (c->desc.world <= 1) return TOOL_OK;
+  insitu__text_buffer_printf(&b, "%s.%d", scan_out, (int)c->desc.rank);
+  if (b.failed) tool_no_memory();
+  *part = b.text;
+  return TOOL_OK;
+}
 static int scan_run(int argc, char **argv) {
   static struct config c;
   insitu_error err = {0};
@@ -174,14 +189,12 @@ static int scan_run(int argc, char **argv) {
   if (argc > 1) return tool_usage_error("one archive is needed, not %d", argc);
   int code = config_load(&c, argc ? argv[0] : NULL);
   insitu_loader *ld = NULL;
-  /* Where a launcher tells the rank, the world is known now: a part is told from the whole. */
-  if (code == TOOL_OK && c.desc.rank == INSITU_RANK_FROM_ENV && !c.desc.world) {
-    const char *launcher;
-    if (insitu__launch_find(&c.desc.rank, &c.desc.world, &launcher, &err))
-      code = tool_fail_error(&err);
-  }
+  char *part = NULL;
+  if (code == TOOL_OK) code = scan_launched(&c, &part);
+  if (part) s.path = part;
   if (code == TOOL_OK && c.desc.world > 1 && scan_exclude) {
     config_free(&c);
+    insitu__mem_free(part);
     return tool_usage_error("a part of a scan excludes nothing; give --exclude with --merge");
   }
   if (code == TOOL_OK) {
@@ -205,10 +218,11 @@ static int scan_run(int argc, char **argv) {
     insitu_status status = insitu_scan(&s, &err);
     tool_progress_end();
     if (status) code = status < 0 ? tool_fail_error(&err) : TOOL_FAILED;
-    else if (world > 1) printf("%s: a part; join all with insitu scan --merge\n", scan_out);
+    else if (world > 1) printf("%s: a part; join all with insitu scan --merge\n", s.path);
     else code = scan_finish();
   }
   config_free(&c);
+  insitu__mem_free(part);
   return code;
 }
 
@@ -230,12 +244,14 @@ static const struct tool_command scan_command = {.name = "scan",
                         "standard deviation, least, most and quantiles as JSON, which desc.stats "
                         "reads. A scan that was killed\n"
                         "goes on where it was when it is called again. With --world N each --rank "
-                        "writes a part.\n\n"
+                        "writes a part;\n"
+                        "with --rank env it is FILE.RANK.\n\n"
                         "examples:\n"
                         "  insitu scan t.zarr --out t.json\n"
                         "  insitu scan --config train.json --dim level --lags 1,4 -o stats.json\n"
                         "  insitu scan t.zarr -o part1 --rank 1 --world 8\n"
                         "  insitu scan --merge part0 part1 -o t.json\n"
+                        "  mpirun -n 2 insitu scan t.zarr -o part --rank env\n"
                         "  insitu scan t.zarr -o t.json --exclude 5% --manifest-out m.json\n",
     .options = scan_options,
     .n_options = TOOL_COUNT(scan_options),
