@@ -142,7 +142,8 @@ static bool scan_parse_lags(uint64_t *lags, uint64_t *n) {
   return true;
 }
 /* Where a launcher tells the rank, the world is known now: a part is told from the whole. All ranks
- * have the same arguments then, and each needs a file of its own: *part, FILE.RANK. An exit code. */
+ * have the same arguments then, and each needs a file of its own: *part, FILE.RANK. An exit code.
+ */
 static int scan_launched(struct config *c, char **part) {
   struct insitu__text_buffer b = {0};
   insitu_error err = {0};
