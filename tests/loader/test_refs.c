@@ -106,8 +106,8 @@ static insitu_stats read_all(const insitu_loader_desc *d, const struct support_a
   if (status != INSITU_END) fail_msg("%s: %s", d->url, err.message);
   assert_true(rows + 5 > a->shape[0]);
   insitu_loader_stats(ld, &stats, &err);
-  known = ld->decoded.disk.n_heap;
   insitu_iter_close(&it);
+  known = ld->decoded.disk.n_heap; /* nothing is in flight any more */
   insitu_loader_close(&ld);
   return stats;
 }
