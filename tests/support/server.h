@@ -969,8 +969,8 @@ static inline void server__drop(struct server__connection *c, bool reset) {
   if (c->state != SERVER__IDLE) server__end(c, false);
   if (reset)
     setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &(struct linger){1, 0}, sizeof(struct linger));
-  /* A child of the program's, between fork and exec, still holds the socket: without this, events of
-   * the connection would come after it is gone. */
+  /* A child of the program's, between fork and exec, still holds the socket. Without this call,
+   * events of the connection would come after it is freed. */
   epoll_ctl(w->epoll, EPOLL_CTL_DEL, c->fd, NULL);
   close(c->fd); /* before it is counted as gone: who counts descriptors waits for that */
   pthread_mutex_lock(&w->server->lock);
