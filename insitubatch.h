@@ -24302,7 +24302,8 @@ static bool insitu__refs_look_up(
  *
  * Templates are texts without {{ }}, or such whose names the reference gives in parentheses:
  * {{f(c='x')}}. What "gen" generates is refused. Of equal keys the last one counts, as in Python.
- * Keys that are no keys of a store are left out.
+ * VirtualiZarr writes the one chunk of a scalar as "crs/", which stands for "crs/0". Keys that are
+ * no keys of a store are left out.
  *
  * State: struct insitu__kerchunk, on one thread at a time. Nothing suspends. Text is untrusted. */
 
@@ -24797,6 +24798,7 @@ static int insitu__kerchunk_member(struct insitu__kerchunk *k) {
   /* one that does not fit is no key of a store, and left out */
   uint64_t n = insitu__kerchunk_copy(&s, plain, sizeof plain);
   if (n == UINT64_MAX) plain[n = 0] = 0;
+  if (n > 1 && n + 1 < sizeof plain && plain[n - 1] == '/') memcpy(plain + n++, "0", 2);
   k->named = s.text;
   k->n_named = (int)insitu__base_min(s.n, 150);
 

@@ -1,4 +1,4 @@
-/* Reads arrays of indexes that tests/interop/write_files.py had made, whole and in batches along
+/* Reads arrays of archives that tests/interop/write_*.py had made, whole and in batches along
  * their first axis, in order and shuffled, and compares them with what other libraries read.
  * Usage: files FOLDER
  * FOLDER/list has an archive, an array and the file with its bytes in each line, and perhaps an
@@ -8,6 +8,9 @@
 #include "readback.h"
 
 static insitu_option option; /* of the archive; key NULL: none */
+/* The folder: what an archive refers to lies there, and not always below the archive. */
+static char prefix[PATH_MAX];
+static const char *const prefixes[] = {prefix};
 
 static unsigned char *slurp(const char *path, size_t *n) {
   FILE *f = fopen(path, "rb");
@@ -32,6 +35,8 @@ static insitu_status shuffled(const char *url, const char *path, const insitu_sh
       .on_absent_chunk = INSITU_FILL,
       .options = &option,
       .n_options = option.key != NULL,
+      .virtual_prefixes = prefixes,
+      .n_virtual_prefixes = 1,
       .log_level = INSITU_LOG_OFF};
   insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED};
   insitu_loader *ld = NULL;
@@ -58,7 +63,11 @@ static insitu_status shuffled(const char *url, const char *path, const insitu_sh
 }
 static insitu_status compare(
     const char *url, const char *path, const unsigned char *want, size_t n, insitu_error *err) {
-  insitu_loader_desc where = {.url = url, .options = &option, .n_options = option.key != NULL};
+  insitu_loader_desc where = {.url = url,
+      .options = &option,
+      .n_options = option.key != NULL,
+      .virtual_prefixes = prefixes,
+      .n_virtual_prefixes = 1};
   insitu_shape shape;
   unsigned char *bytes;
   insitu_status status =
@@ -78,7 +87,7 @@ static insitu_status compare(
 int main(int argc, char **argv) {
   char list[1000], line[1000];
   uint64_t passed = 0, failed = 0;
-  if (argc != 2) return 2;
+  if (argc != 2 || !realpath(argv[1], prefix)) return 2;
   snprintf(list, sizeof list, "%.900s/list", argv[1]);
   FILE *f = fopen(list, "r");
   if (!f) return 2;

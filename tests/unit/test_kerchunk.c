@@ -147,6 +147,9 @@ static void test_keys(void **state) {
       {"0/0/1", "=a"}, {"0/0.1", "=b"}, {"v/c/1/2", "=c"}, {"v/c.1.2", "=d"}, {"v/c", "=e"},
       {"3", "=f"}, {"1.2", "=g"}, {"c/4", "=h"}, {"0/.zarray", "=i"}, {"t/c", "u 3+4"},
       {"v/c/1", "-"}, {"v/c.1", "-"}, {"0/0", "-"}, {"2", "-"});
+  /* a scalar's chunk as VirtualiZarr writes it */
+  FINE("{\"crs/\":[\"x\",3,8],\"g/s/\":\"base64:aGVsbG8=\",\"/\":\"n\",\"a//\":\"n\"}",
+      {"crs/0", "x 3+8"}, {"g/s/0", "=hello"}, {"crs/1", "-"}, {"0", "-"}, {"a/0", "-"});
 }
 static void test_templates(void **state) {
   (void)state;
