@@ -21592,6 +21592,7 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  *                           and the length of the read; or of a decoded chunk's number in its
  *                           object, its length and its form, see struct insitu__zarr_array
  *   DIR/tmp/...             files that are being written; only their maker touches young ones
+ *   DIR/ranks               what the ranks of a run tell each other, see struct insitu__disk_slot
  *
  * The life of an entry:
  *
@@ -21637,6 +21638,7 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  * closed after them. Threads: the _await functions run on these coroutines and suspend; jobs on
  * workers touch files. Nothing that is wrong with the directory fails a read. */
 #define INSITU__DISK_MARKER "insitubatch-cache"
+#define INSITU__DISK_RANKS "ranks"
 #define INSITU__DISK_MAGIC "insitubatch cache 1\n" /* the marker begins so */
 #define INSITU__DISK_ENTRY "insitu\nc"             /* an entry begins so, without the NUL */
 #define INSITU__DISK_VERSION 3                     /* of an entry */
@@ -21652,6 +21654,9 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
 #define INSITU__DISK_OLDEST 16384u
 /* Attempts to lock the count, 50 us apart; or to make the cache, at most 1 ms apart. */
 #define INSITU__DISK_TRIES 200
+/* Nanoseconds without writing, after the count stayed locked: its process may have been stopped, or
+ * only waits for a processor. */
+#define INSITU__DISK_BUSY (INT64_C(50) * 1000000)
 /* Nanoseconds after which an entry in use is stamped as used once more. */
 #define INSITU__DISK_TOUCH (INT64_C(600) * 1000000000)
 /* Nanoseconds without writing, after an error. */
@@ -21661,9 +21666,13 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
 /* Nanoseconds by which the clock of files' times may be behind. */
 #define INSITU__DISK_TICK 10000000
 #define INSITU__DISK_BUDGET (UINT64_C(16) << 30) /* bytes, by default */
-/* Entries that are removed for one that is used before them, at most: they may be smaller, and
- * others may take the room. */
+/* Entries that are removed for one that is used before them, at most: they may be smaller. And
+ * attempts to find such, where others removed those that were known. */
 #define INSITU__DISK_VICTIMS 8
+/* Entries that a rank looks at to find one that goes, and tells the others of. */
+#define INSITU__DISK_LATE 7
+/* Ranks in DIR/ranks; where a node has more, some are not heard of. */
+#define INSITU__DISK_SLOTS 64
 /* The bytes of the marker that locks are taken on. Behind the last, each rank of a run has one. */
 enum { INSITU__DISK_LOCK_OPEN, INSITU__DISK_LOCK_EVICT, INSITU__DISK_LOCK_USED };
 #define INSITU__DISK_LOCK_RANKS (INT64_C(1) << 40)
@@ -21714,9 +21723,32 @@ struct insitu__disk_desc {
 
 /* When a chunk of an array is used again. */
 struct insitu__disk_use {
-  uint64_t next; /* see struct insitu__decoded; 0: it is not known */
+  uint64_t next;   /* see struct insitu__decoded; 0: it is not known */
+  uint64_t origin; /* the time of row 0 of epoch 0 by that clock */
   uint64_t array, chunk;
   const void *user; /* an iterator */
+};
+
+/* An entry that is used late: in rows of a rank since row 0 of epoch 0, which all ranks of a run
+ * count alike; 1: its time is past; 0: it went. */
+struct insitu__disk_late {
+  uint64_t name[2], next;
+};
+
+/* What may go for an entry: what is used later than `before`. */
+struct insitu__disk_lates {
+  uint64_t before;
+  struct insitu__disk_late entry[INSITU__DISK_LATE]; /* those without a name are none */
+};
+
+/* DIR/ranks has one of each rank, at its number, in this machine's byte order. A rank of several
+ * knows a part of the entries: what it wrote or used itself. The last of these alone comes too
+ * early too often: of 126 entries 4 ranks then find 0.513, where 0.537 can be found, and with these
+ * slots 0.527. Written under the lock of the count. Only hints: what a killed process left names
+ * entries that are not there, or costs one that is. */
+struct insitu__disk_slot {
+  uint64_t run; /* a hash of the store's name and the number of ranks */
+  struct insitu__disk_late late[INSITU__DISK_LATE];
 };
 
 /* Who knows when entries are used, which are named by the numbers of insitu__disk_name. Reactor
@@ -21725,9 +21757,10 @@ struct insitu__disk_order {
   void *order; /* NULL: nobody; what came first in a run then stays */
   /* An entry was written, or served. */
   void (*used)(void *order, const struct insitu__disk_use *use, const uint64_t name[2]);
-  /* The entry that is used last; false: none is known to be used later than `next`. It is to be
-   * removed. */
-  bool (*last)(void *order, uint64_t next, uint64_t name[2]);
+  /* Fills *late, for an entry that comes. */
+  void (*last)(void *order, const struct insitu__disk_use *use, struct insitu__disk_lates *late);
+  /* An entry was removed. */
+  void (*gone)(void *order, const uint64_t name[2]);
 };
 
 struct insitu__disk {
@@ -21737,7 +21770,8 @@ struct insitu__disk {
   char *dir, *name;                /* these copies */
   uint64_t seed;                   /* of hashes and of names in tmp */
   int64_t opened;                  /* ns since 1970 */
-  int dirfd, markerfd;             /* -1: not open */
+  int dirfd, markerfd, ranksfd;    /* -1: not open */
+  uint64_t run, rank;              /* of struct insitu__disk_slot: its run, and its number */
   bool read_only;
   struct insitu__disk_order order;
 
@@ -21791,13 +21825,15 @@ struct insitu__disk_read {
   int64_t at;         /* when the server was asked, ns since 1970; 0: it was not */
   int error;          /* of a job; -1: the entry does not fit the budget */
   bool found, intact; /* there is a file; its checksum is right */
+  bool none;          /* there was none */
+  bool twice;         /* now there is one, which another read wrote meanwhile */
   bool parsed;        /* its header is right, and `entry` what it says */
   bool asks;          /* a decoded chunk: a read revalidates its entry */
   bool member;        /* it comes from a member of a zip file, whose reads tell no version */
   struct iovec own;   /* of a decoded chunk: what `to` points to */
   struct insitu__disk_use use;
   char path[INSITU__DISK_PATH];
-  char victim[INSITU__DISK_PATH]; /* to be removed before the entry is written; "": none */
+  struct insitu__disk_lates late; /* what may go for the entry */
   /* One more than the caller's; behind them the header and, for a decoded chunk, its key. */
   struct iovec iov[];
 };
@@ -21974,23 +22010,95 @@ static uint64_t insitu__disk_charge_of(const struct insitu__disk *d, const char 
   return insitu__disk_charge((uint64_t)info.st_size);
 }
 
-/* Removes the entry at path `victim`, unless that is empty, takes d->owed off the bytes in use and
- * adds `more` to them; *used becomes what is in use then. 0, -1: that would exceed the budget, or
- * errno. */
+/* The entry that is used last of those that may go: of the own ones, and of those that n slots of
+ * other ranks tell of. NULL: none. */
+static struct insitu__disk_late *insitu__disk_latest(const struct insitu__disk *d,
+    struct insitu__disk_lates *own, struct insitu__disk_slot *slot, uint64_t n) {
+  struct insitu__disk_late *best = NULL;
+  uint64_t next = own->before;
+
+  for (uint64_t i = 0; i <= n; i++) {
+    struct insitu__disk_late *late = i < n ? slot[i].late : own->entry;
+    if (i < n && (i == d->rank || slot[i].run != d->run)) continue;
+    for (int k = 0; k < INSITU__DISK_LATE; k++) {
+      if (late[k].next <= next) continue;
+      next = late[k].next;
+      best = &late[k];
+    }
+  }
+  return best;
+}
+
+/* With the lock of the count: removes entries that count as `need` together, and returns what they
+ * count as. 0: there are not as many that may go, and none was removed. In own, those that are no
+ * more there went. */
+static uint64_t insitu__disk_make_room(
+    struct insitu__disk *d, struct insitu__disk_lates *own, uint64_t need) {
+  struct insitu__disk_slot slot[INSITU__DISK_SLOTS];
+  struct insitu__disk_late *goes[INSITU__DISK_VICTIMS], *late;
+  uint64_t next[INSITU__DISK_VICTIMS], freed = 0, n = 0;
+  char path[INSITU__DISK_PATH];
+  int n_goes = 0;
+  ssize_t got = d->ranksfd >= 0 ? pread(d->ranksfd, slot, sizeof slot, 0) : 0;
+  if (got > 0) n = (uint64_t)got / sizeof *slot;
+
+  while (freed < need && n_goes < INSITU__DISK_VICTIMS) {
+    late = insitu__disk_latest(d, own, slot, n);
+    if (!late) break;
+    insitu__disk_name_path(late->name, path);
+    uint64_t charge = insitu__disk_charge_of(d, path);
+    next[n_goes] = late->next;
+    late->next = 0;
+    if (charge) goes[n_goes++] = late;
+    freed += charge;
+  }
+
+  bool enough = freed >= need;
+  freed = 0;
+  for (int i = 0; i < n_goes; i++) {
+    if (!enough) goes[i]->next = next[i];
+    insitu__disk_name_path(goes[i]->name, path);
+    uint64_t charge = enough ? insitu__disk_charge_of(d, path) : 0;
+    if (!charge || unlinkat(d->dirfd, path, 0)) continue;
+    freed += charge;
+    d->evicted++;
+  }
+  return freed;
+}
+
+/* With the lock of the count: tells other ranks of the entries that are used last. */
+static void insitu__disk_tell(const struct insitu__disk *d, const struct insitu__disk_lates *own) {
+  struct insitu__disk_slot slot = {.run = d->run};
+  memcpy(slot.late, own->entry, sizeof slot.late);
+  if (d->ranksfd < 0) return;
+  ssize_t n = pwrite(d->ranksfd, &slot, sizeof slot, (off_t)(d->rank * sizeof slot));
+  (void)n; /* a full disk: others do without */
+}
+
+/* Takes d->owed off the bytes in use and adds `more` to them; *used becomes what is in use then.
+ * read: the entry that is to be written, or NULL; where there is no room, others go for it, unless
+ * read->twice. 0, -1: that would exceed the budget, or errno. */
 static int insitu__disk_reserve(
-    struct insitu__disk *d, const char *victim, uint64_t more, uint64_t *used) {
+    struct insitu__disk *d, struct insitu__disk_read *read, uint64_t more, uint64_t *used) {
   *used = 0;
   int error = insitu__disk_lock_count(d);
   if (error) return error;
 
-  uint64_t goes = *victim ? insitu__disk_charge_of(d, victim) : 0;
-  if (goes && !unlinkat(d->dirfd, victim, 0)) {
-    d->owed += goes;
-    d->evicted++;
+  if (read) {
+    read->twice = read->none && insitu__disk_charge_of(d, read->path);
+    if (read->twice) more = 0;
   }
-  uint64_t owed = d->owed, now;
+  uint64_t now;
   bool fits = false,
        done = pread(d->markerfd, &now, sizeof now, INSITU__DISK_USED) == (ssize_t)sizeof now;
+  if (done && read && more) {
+    uint64_t after = insitu__codec_add_saturating(now - insitu__base_min(d->owed, now), more);
+    if (after > d->desc.budget)
+      d->owed += insitu__disk_make_room(d, &read->late, after - d->desc.budget);
+    insitu__disk_tell(d, &read->late);
+  }
+
+  uint64_t owed = d->owed;
   if (done) {
     now -= insitu__base_min(owed, now);
     fits = !more || (now <= d->desc.budget && more <= d->desc.budget - now);
@@ -22010,7 +22118,7 @@ static int insitu__disk_reserve(
 static void insitu__disk_give_back(struct insitu__disk *d, uint64_t bytes) {
   uint64_t used;
   d->owed += bytes;
-  (void)insitu__disk_reserve(d, "", 0, &used);
+  (void)insitu__disk_reserve(d, NULL, 0, &used);
 }
 
 /* Makes a file in tmp, which it makes, too; -1: errno says why. */
@@ -22150,7 +22258,7 @@ static uint64_t insitu__disk_evict(struct insitu__disk *d) {
   insitu__disk_scan_folder(d, "tmp", insitu__disk_remove_stale, &v);
   v.before = d->opened - INSITU__DISK_TICK;
   v.file = insitu__mem_realloc(NULL, 2 * INSITU__DISK_OLDEST * sizeof *v.file);
-  if (v.file && !insitu__disk_reserve(d, "", 0, &used) && used > target) {
+  if (v.file && !insitu__disk_reserve(d, NULL, 0, &used) && used > target) {
     insitu__disk_scan(d, insitu__disk_consider, &v);
     /* a scan that was cut short has not seen all */
     if (d->reactor->ending) v.n = 0;
@@ -22212,8 +22320,8 @@ static void insitu__disk_write_job(void *arg, unsigned worker) {
   char name[INSITU__DISK_PATH];
   uint64_t charge = insitu__disk_charge(r->head + r->entry.payload);
   (void)worker;
-  r->error = insitu__disk_reserve(d, r->victim, charge, &r->used);
-  if (r->error) return;
+  r->error = insitu__disk_reserve(d, r, charge, &r->used);
+  if (r->error || r->twice) return;
 
   int fd = insitu__disk_create(d, name);
   if (fd < 0) {
@@ -22307,18 +22415,30 @@ static void insitu__disk_used(const struct insitu__disk_read *r) {
   o->used(o->order, &r->use, name);
 }
 
+/* Tells who knows when entries are used which of the read's went. True: some did. */
+static bool insitu__disk_went(const struct insitu__disk_read *r) {
+  const struct insitu__disk_order *o = &r->disk->order;
+  bool any = false;
+  for (int k = 0; k < INSITU__DISK_LATE; k++) {
+    const struct insitu__disk_late *late = &r->late.entry[k];
+    if (late->next || !(late->name[0] | late->name[1])) continue;
+    o->gone(o->order, late->name);
+    any = true;
+  }
+  return any;
+}
+
 /* Writes the entry. Where there is no room, and nothing is left of other runs, what is used later
  * goes for it. */
 static void insitu__disk_place_await(struct insitu__disk_read *r) {
   struct insitu__disk *d = r->disk;
-  uint64_t name[2];
-  r->victim[0] = 0;
-  insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
-  for (int i = 0; i < INSITU__DISK_VICTIMS && r->error < 0 && d->order.order && r->use.next; i++) {
-    if (d->evicting || insitu__base_now() >= d->evict_again) break;
-    if (!d->order.last(d->order.order, r->use.next, name)) break;
-    insitu__disk_name_path(name, r->victim);
+  for (int i = 0; i < INSITU__DISK_VICTIMS; i++) {
+    memset(&r->late, 0, sizeof r->late);
+    if (d->order.order && r->use.next) d->order.last(d->order.order, &r->use, &r->late);
+    else r->late.before = UINT64_MAX;
+    if (d->evicting || insitu__base_now() >= d->evict_again) r->late.before = UINT64_MAX;
     insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
+    if (!insitu__disk_went(r) || r->error >= 0) break;
   }
   if (!r->error) insitu__disk_used(r);
 }
@@ -22331,10 +22451,11 @@ static void insitu__disk_write_await(struct insitu__disk_read *r) {
   if (keeps && now < d->write_again) d->unkept++;
   if (d->read_only || !keeps || now < d->write_again) return;
   insitu__disk_place_await(r);
-  if (!r->error) d->written++;
-  else d->unkept++;
-  if (r->error > 0) insitu__disk_trouble(d, "an entry cannot be written", r->error);
-  bool full = r->error < 0;
+  if (r->error) d->unkept++;
+  else if (!r->twice) d->written++;
+  bool full = r->error < 0, busy = r->error == EAGAIN || r->error == EACCES;
+  if (busy) d->write_again = insitu__base_now() + INSITU__DISK_BUSY;
+  else if (r->error > 0) insitu__disk_trouble(d, "an entry cannot be written", r->error);
   if (!full && (r->error || r->used < d->desc.budget - d->desc.budget / 32)) return;
   if (!d->evicting && now >= d->evict_again) {
     d->evicting = true; /* and nobody waits for it */
@@ -22358,6 +22479,7 @@ static bool insitu__disk_load_await(struct insitu__disk_read *r) {
   int64_t n = insitu__reactor_read_file_await(
       d->reactor, d->dirfd, r->path, 0, r->iov, insitu__disk_vector(r, r->id.asked));
   r->found = n >= 0;
+  r->none = n == -ENOENT;
   if (n < 0 && n != -ENOENT) insitu__disk_trouble(d, "an entry cannot be read", (int)-n);
   r->parsed = n >= 0 && insitu__disk_parse(r->header, (uint64_t)n, &r->id, &r->entry);
   return r->parsed;
@@ -22890,8 +23012,13 @@ static struct flock insitu__disk_rank_lock(
 
 /* Tells others that a rank uses the directory, until it closes it. */
 static void insitu__disk_join(struct insitu__disk *d, uint64_t rank, uint64_t world) {
+  const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
   struct flock l = insitu__disk_rank_lock(d, rank, world);
   (void)fcntl(d->markerfd, F_OFD_SETLK, &l);
+
+  d->run = insitu__store_hash(world, d->name) | 1;
+  d->rank = rank % INSITU__DISK_SLOTS;
+  if (world > 1 && !d->read_only) d->ranksfd = openat(d->dirfd, INSITU__DISK_RANKS, flags, 0600);
 }
 
 /* Whether a rank uses it; not of the own one. */
@@ -22919,6 +23046,7 @@ static void insitu__disk_close(struct insitu__disk *d) {
     insitu__mem_free(r);
   }
   if (d->owed) insitu__disk_give_back(d, 0);
+  if (d->ranksfd >= 0) close(d->ranksfd);
   if (d->markerfd >= 0) close(d->markerfd);
   if (d->dirfd >= 0) close(d->dirfd);
   insitu__mem_unmap(d->known, INSITU__DISK_KNOWN * sizeof *d->known);
@@ -22948,8 +23076,12 @@ static insitu_status insitu__disk_open_directory(struct insitu__disk *d, insitu_
  * d is zeroed on error. */
 static insitu_status insitu__disk_open(struct insitu__disk *d, struct insitu__reactor *reactor,
     const struct insitu__disk_desc *desc, insitu_error *err) {
-  *d = (struct insitu__disk){
-      .reactor = reactor, .desc = *desc, .dirfd = -1, .markerfd = -1, .opened = insitu__disk_now()};
+  *d = (struct insitu__disk){.reactor = reactor,
+      .desc = *desc,
+      .dirfd = -1,
+      .markerfd = -1,
+      .ranksfd = -1,
+      .opened = insitu__disk_now()};
   if (!d->desc.budget) d->desc.budget = INSITU__DISK_BUDGET;
   d->seed =
       insitu__order_mix((uint64_t)d->opened ^ insitu__order_mix((uint64_t)getpid() ^ (uintptr_t)d));
@@ -41040,8 +41172,9 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
  *
  * Entries of cache_dir that this loader wrote or used are in such a heap, too, by the use that any
  * rank that shares the directory makes of them: where there is no room for a chunk, the last of
- * them goes if that is used later. A rank knows the ranks beside it by locks on the directory's
- * marker. An entry whose time is past was used by another rank, which now decides about it.
+ * them goes if that is used later; or one that another rank knows, which all tell each other of. A
+ * rank knows the ranks beside it by locks on the directory's marker. An entry whose time is past
+ * was used by another rank, which now decides about it.
  *
  * An array has a pool: room for chunks of its size, as large a part of cache_memory as the array's
  * part of all decoded bytes. Entries that no tile uses are in a heap, the one that is used last at
@@ -41326,12 +41459,12 @@ static bool insitu__decoded_disk_init(struct insitu__decoded *d, uint32_t n) {
   return true;
 }
 
-/* Forgets the entry that is used last. */
-static void insitu__decoded_disk_forget(struct insitu__decoded *d) {
+/* Forgets an entry. */
+static void insitu__decoded_disk_forget(struct insitu__decoded *d, uint32_t e) {
   struct insitu__decoded_pool *p = &d->disk;
-  uint32_t e = p->heap[0], last = p->heap[--p->n_heap];
+  uint32_t place = p->entry[e].place, last = p->heap[--p->n_heap];
   insitu__decoded_empty(p, e);
-  if (last != e) insitu__decoded_settle(p, 0, last);
+  if (last != e) insitu__decoded_settle(p, place, last);
   p->entry[e].chain = d->disk_free;
   d->disk_free = e;
 }
@@ -41352,26 +41485,48 @@ static void insitu__decoded_disk_sweep(struct insitu__decoded *d) {
   }
 }
 
-static bool insitu__decoded_disk_last(void *order, uint64_t next, uint64_t name[2]) {
-  struct insitu__decoded *d = order;
+/* A time, since a clock's origin: see struct insitu__disk_late. */
+static uint64_t insitu__decoded_disk_common(uint64_t next, uint64_t origin) {
+  if (next >= INSITU__DECODED_NEVER) return INT64_MAX;
+  return (int64_t)(next - origin) > 1 ? next - origin : 1;
+}
+
+/* The first of the heap: the entry that is used last, and others that are used late. */
+static void insitu__decoded_disk_last(
+    void *order, const struct insitu__disk_use *use, struct insitu__disk_lates *late) {
+  const struct insitu__decoded *d = order;
   const struct insitu__decoded_pool *p = &d->disk;
-  if (!p->n_heap || p->entry[p->heap[0]].next <= next) return false;
-  name[0] = p->entry[p->heap[0]].chunk;
-  name[1] = p->entry[p->heap[0]].field;
-  insitu__decoded_disk_forget(d);
-  return true;
+  late->before = insitu__decoded_disk_common(use->next, use->origin);
+  for (uint32_t i = 0; i < INSITU__DISK_LATE && i < p->n_heap; i++) {
+    const struct insitu__decoded_entry *entry = &p->entry[p->heap[i]];
+    late->entry[i] = (struct insitu__disk_late){
+        {entry->chunk, entry->field}, insitu__decoded_disk_common(entry->next, use->origin)};
+  }
+}
+
+/* The entry of that name, or UINT32_MAX. */
+static uint32_t insitu__decoded_disk_find(
+    const struct insitu__decoded_pool *p, const uint64_t name[2]) {
+  uint32_t e = *insitu__decoded_bucket(p, name[0], name[1]);
+  while (e != UINT32_MAX && (p->entry[e].chunk != name[0] || p->entry[e].field != name[1]))
+    e = p->entry[e].chain;
+  return e;
+}
+
+static void insitu__decoded_disk_gone(void *order, const uint64_t name[2]) {
+  struct insitu__decoded *d = order;
+  uint32_t e = insitu__decoded_disk_find(&d->disk, name);
+  if (e != UINT32_MAX) insitu__decoded_disk_forget(d, e);
 }
 
 static void insitu__decoded_disk_used(
     void *order, const struct insitu__disk_use *use, const uint64_t name[2]) {
   struct insitu__decoded *d = order;
   struct insitu__decoded_pool *p = &d->disk;
-  uint32_t e = *insitu__decoded_bucket(p, name[0], name[1]);
-  while (e != UINT32_MAX && (p->entry[e].chunk != name[0] || p->entry[e].field != name[1]))
-    e = p->entry[e].chain;
+  uint32_t e = insitu__decoded_disk_find(p, name);
   bool known = e != UINT32_MAX;
   if (!known && d->disk_free == UINT32_MAX) insitu__decoded_disk_sweep(d);
-  if (!known && d->disk_free == UINT32_MAX) insitu__decoded_disk_forget(d);
+  if (!known && d->disk_free == UINT32_MAX) insitu__decoded_disk_forget(d, p->heap[0]);
   if (!known) e = d->disk_free;
 
   struct insitu__decoded_entry *entry = &p->entry[e];
@@ -51351,6 +51506,7 @@ static void insitu__pass_disk_use(insitu_iter *it, struct insitu__loader_tile *t
   t->use.array = it->sched.scan.array;
   t->use.chunk = t->chunk;
   t->use.user = it;
+  t->use.origin = c->before;
   t->use.next =
       insitu__decoded_next(c, &it->plan, t->order, t->array, t->chunk, now, &t->window, true);
 }
@@ -53761,8 +53917,10 @@ static bool insitu__open_tiles(insitu_loader *ld) {
   if (ok && ld->footprint.disk_entries) {
     struct insitu__disk *disk = &ld->source.disk;
     ok = insitu__decoded_disk_init(&ld->decoded, (uint32_t)ld->footprint.disk_entries);
-    disk->order = (struct insitu__disk_order){
-        &ld->decoded, insitu__decoded_disk_used, insitu__decoded_disk_last};
+    disk->order = (struct insitu__disk_order){.order = &ld->decoded,
+        .used = insitu__decoded_disk_used,
+        .last = insitu__decoded_disk_last,
+        .gone = insitu__decoded_disk_gone};
     insitu__disk_join(disk, (uint64_t)ld->config.rank, (uint64_t)ld->config.world);
   }
   for (uint64_t i = 0; ok && i < ld->config.decode_threads; i++)

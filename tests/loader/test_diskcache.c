@@ -630,8 +630,9 @@ static void beside_plan(const struct disk_case *c) {
   print_message("    %d of %d ranks, room for %.2f: found %.3f, printed %.3f, written %.3f\n",
       (int)c->sharing, (int)c->world, c->share, rate, printed, (double)written / (double)reads);
   /* Of 60 units of a rank several are in flight, which others do not find yet: with 5,000 chunks 4
-   * ranks find 0.544 of 0.547. */
-  assert_true(rate / printed > (c->sharing > 1 && c->offset ? 0.9 : 0.99));
+   * ranks find 0.544 of 0.547. Where ranks do not know what others keep,
+   * it is 0.945 here. */
+  assert_true(rate / printed > (c->sharing > 1 && c->offset ? 0.95 : 0.99));
   assert_true(rate / printed < 1.01);
   support_remove(dir);
   support_remove(root);

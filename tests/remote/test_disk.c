@@ -704,7 +704,7 @@ static void test_given_back_late(void **state) {
     loader_open(&l, any_mode(), dir, 0, false);
     for (unsigned i = 0; i < 6; i++) objects[i].version = 2;
     uint64_t used; /* as by a write that fails then */
-    assert_int_equal(insitu__disk_reserve(&l.disk, "", 5 * INSITU__DISK_BLOCK, &used), 0);
+    assert_int_equal(insitu__disk_reserve(&l.disk, NULL, 5 * INSITU__DISK_BLOCK, &used), 0);
     assert_true(used == all + 5 * INSITU__DISK_BLOCK && counted(dir) == used);
     snprintf(path, sizeof path, "%s/" INSITU__DISK_MARKER, dir);
     int marker = open(path, O_RDWR);
