@@ -650,9 +650,13 @@
  *   to FILE when it closes. In the name %r is the rank, %p the process's number and %% a percent
  *   sign; where it has no %r, rank r > 0 writes FILE.r. A second loader of a process, or one that
  *   another process has open, writes FILE-2, the next FILE-3, and the log tells (level warn); what
- *   an earlier run wrote is replaced, and a file that is no timeline is refused. `insitu trace
- *   FILE...` sums up one, or those of all ranks: where the time went, the slowest chunks and
- *   requests, and which knob to turn. Perfetto (ui.perfetto.dev) and chrome://tracing show it:
+ *   an earlier run wrote is replaced, and a file that is no timeline is left alone. The 1,000th
+ *   loader of one name writes none, which the log tells. Where FILE cannot be made, open refuses a
+ *   desc.trace; INSITU_TRACE stops no run: the log warns, and the loader goes without. FILE may be
+ *   a pipe. Close waits for its reader, but for no more than 5 s from one read to the next and 60 s
+ *   in all; then it gives the timeline up with a warning. `insitu trace FILE...` sums up one, or
+ *   those of all ranks: where the time went, the slowest chunks and requests, and which knob to
+ *   turn. Perfetto (ui.perfetto.dev) and chrome://tracing show it:
  *
  *     threads           what each worker did: decode (rows are placed, too), gather, on_batch; and
  *                       the calls of insitu_iter_next
@@ -47416,10 +47420,10 @@ static insitu_status insitu__config_defaults_environment(insitu_loader *ld, insi
       return insitu__error_set(
           err, INSITU_E_NOMEM, "open: no memory for INSITU_TRACE; give the process more memory");
     insitu__config_from(ld, offsetof(insitu_loader_desc, trace), INSITU__CONFIG_FROM_ENVIRONMENT);
-  }
-  if (!status && c->trace && strlen(c->trace) > INSITU__MAX_KEY)
+  } else if (!status && c->trace && strlen(c->trace) > INSITU__MAX_KEY) {
     status = insitu__error_set(err, INSITU_E_ARG,
         "open: trace has more than %d bytes; name another file", INSITU__MAX_KEY);
+  }
   if (!c->log_level) c->log_level = INSITU_LOG_WARN;
   if (c->log_level > INSITU_LOG_DEBUG) c->log_level = INSITU_LOG_OFF;
   return status;
@@ -53208,14 +53212,26 @@ static void insitu__pass_wait(insitu_iter *it, int64_t deadline) {
  * The file is made when the loader opens, so that one that cannot be made is told then; it is
  * written when the loader closes. Runs on the user's thread, once the reactor thread has ended.
  *
+ * A timeline that INSITU_TRACE asks for stops no run: one that cannot be made costs a warning. One
+ * that desc.trace asks for is part of the program, and open refuses it.
+ *
  * Two loaders never write one file: a loader locks its own (flock) from open to close, and the end
  * of a file names the process that wrote it. A timeline of another process that ran before is
- * replaced. */
+ * replaced. A pipe is opened for reading as well: then open does not wait for a reader, and a
+ * reader that goes away raises no SIGPIPE. Nothing is written to it without a look whether it takes
+ * bytes, so that a reader that stopped holds up close for a bounded time alone. */
 
 enum { INSITU__TIMELINE_KEY = 120 };        /* bytes of a chunk's key that are shown, its end */
 enum { INSITU__TIMELINE_BUFFER = 1 << 20 }; /* bytes that are written at once */
 enum { INSITU__TIMELINE_PATH = INSITU__MAX_KEY + 64, INSITU__TIMELINE_PROCESS = 40 };
 enum { INSITU__TIMELINE_LOADERS = 999 }; /* that may want one path */
+
+/* How long close waits for the reader of a pipe, milliseconds: for its next read, and for all. A
+ * reader that parses or packs reads on within a second; 64 MB in 60 s is a slow disk's 1 MB/s. */
+#ifndef INSITU__TIMELINE_STALL_MS
+#define INSITU__TIMELINE_STALL_MS 5000
+#endif
+enum { INSITU__TIMELINE_MOST_MS = 12 * INSITU__TIMELINE_STALL_MS };
 /* Tracks of threads: calls of next of the first iterator, of others by number; workers. */
 enum {
   INSITU__TIMELINE_CONSUMER = 1,
@@ -53235,8 +53251,9 @@ struct insitu__timeline {
   insitu_loader *loader;
   struct insitu__text_buffer text;
   bool failed; /* to write */
-  int error;   /* errno */
+  int error;   /* errno; ETIME: the reader of a pipe stopped */
   bool first;
+  int64_t began; /* the first write */
   /* When the last request of each track ended. */
   int64_t *request_ends;
   uint64_t n_request_ends;
@@ -53306,7 +53323,8 @@ static int insitu__timeline_take(int fd) {
   char text[256], process[INSITU__TIMELINE_PROCESS], own[INSITU__TIMELINE_PROCESS + 16];
   struct stat st;
   if (fstat(fd, &st)) return INSITU__TIMELINE_FAULT;
-  if (!S_ISREG(st.st_mode)) return INSITU__TIMELINE_FREE; /* a pipe, or /dev/null */
+  if (S_ISBLK(st.st_mode)) return INSITU__TIMELINE_FOREIGN; /* a disk */
+  if (!S_ISREG(st.st_mode)) return INSITU__TIMELINE_FREE;   /* a pipe, or /dev/null */
   /* Where a file system has no locks, loaders that run at once are not told from each other. */
   if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return INSITU__TIMELINE_TAKEN;
   if (fstat(fd, &st)) return INSITU__TIMELINE_FAULT; /* now that nobody writes it */
@@ -53326,7 +53344,9 @@ static int insitu__timeline_take(int fd) {
   return ftruncate(fd, 0) ? INSITU__TIMELINE_FAULT : INSITU__TIMELINE_FREE;
 }
 
-/* Opens the file that the path names, or "PATH-2", "PATH-3", ... where another loader has it. */
+/* Opens the file that the path names, or "PATH-2", "PATH-3", ... where another loader has it. Where
+ * loaders have all of them, none is opened and *fd is -1: a run that opens a loader for each epoch
+ * goes on. */
 static insitu_status insitu__timeline_file(
     insitu_loader *ld, char path[INSITU__TIMELINE_PATH], int *fd, insitu_error *err) {
   char name[400];
@@ -53336,7 +53356,7 @@ static insitu_status insitu__timeline_file(
 
   for (int i = 1; i <= INSITU__TIMELINE_LOADERS && whose == INSITU__TIMELINE_TAKEN; i++) {
     if (i > 1) snprintf(path + end, 8, "-%d", i);
-    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0666);
     whose = *fd < 0 ? INSITU__TIMELINE_FAULT : insitu__timeline_take(*fd);
     if (whose == INSITU__TIMELINE_FREE && i > 1)
       insitu__report_log(ld, 1,
@@ -53350,10 +53370,13 @@ static insitu_status insitu__timeline_file(
     if (whose == INSITU__TIMELINE_FAULT) insitu__error_errno(err, error);
   }
 
-  if (whose == INSITU__TIMELINE_TAKEN)
-    return insitu__error_set(err, INSITU_E_ARG,
-        "open, timeline %s: it and %d beside it are of other loaders; name another file", name,
-        INSITU__TIMELINE_LOADERS - 1);
+  if (whose == INSITU__TIMELINE_TAKEN) {
+    insitu__report_log(ld, 1,
+        "timeline: this loader writes none, since %s and %d beside it are of loaders of this run; "
+        "name a file for each, or trace a shorter run",
+        name, INSITU__TIMELINE_LOADERS - 1);
+    return INSITU_OK;
+  }
   if (whose == INSITU__TIMELINE_FOREIGN)
     return insitu__error_set(err, INSITU_E_ARG,
         "open, timeline %s: this file is there and is no timeline; name another, or remove it",
@@ -53362,7 +53385,7 @@ static insitu_status insitu__timeline_file(
       "open, timeline %s: %m; let trace or INSITU_TRACE name a file that can be written", name);
 }
 
-/* Makes the timeline and its file, on the opening thread. */
+/* Makes the timeline and its file, on the opening thread. *out stays NULL where no file is free. */
 static insitu_status insitu__timeline_init(
     insitu_loader *ld, struct insitu__trace **out, insitu_error *err) {
   char path[INSITU__TIMELINE_PATH];
@@ -53372,7 +53395,7 @@ static insitu_status insitu__timeline_init(
         err, INSITU_E_NOMEM, "open: no memory for a timeline; give the process more memory");
   insitu_status status = insitu__timeline_path(ld, path, err);
   if (!status) status = insitu__timeline_file(ld, path, &t->fd, err);
-  if (status) insitu__trace_free(t);
+  if (status || t->fd < 0) insitu__trace_free(t);
   else *out = t;
   return status;
 }
@@ -53383,32 +53406,71 @@ static void insitu__timeline_set(void *arg) {
   call->loader->reactor.trace = call->loader->trace;
 }
 
-/* Opens what desc.trace asks for. */
+/* Makes what desc.trace or INSITU_TRACE asks for. */
+static insitu_status insitu__timeline_make(insitu_loader *ld, insitu_error *err) {
+  insitu_error why = {0};
+  int origin = insitu__config_origin(ld, offsetof(insitu_loader_desc, trace));
+  if (origin != INSITU__CONFIG_FROM_ENVIRONMENT)
+    return insitu__timeline_init(ld, &ld->trace, err);
+  if (insitu__timeline_init(ld, &ld->trace, &why))
+    insitu__report_log(ld, 1,
+        "timeline: INSITU_TRACE asks for one, and this loader writes none: %s", why.message);
+  return INSITU_OK;
+}
+
+/* Opens it. */
 static insitu_status insitu__timeline_open(insitu_loader *ld, insitu_error *err) {
   struct insitu__loader_call call = {.loader = ld};
   if (!ld->config.trace || ld->config.plan_only) return INSITU_OK;
-  insitu_status status = insitu__timeline_init(ld, &ld->trace, err);
-  if (!status) status = insitu__reactor_call(&ld->reactor, insitu__timeline_set, &call);
+  insitu_status status = insitu__timeline_make(ld, err);
+  if (!status && ld->trace)
+    status = insitu__reactor_call(&ld->reactor, insitu__timeline_set, &call);
   return status;
 }
 
 /* ---- events ---- */
+
+static void insitu__timeline_fail(struct insitu__timeline *w, int error) {
+  w->failed = true;
+  w->error = error;
+}
+
+/* Waits until a pipe or a terminal takes bytes. False: it does not in time, and the timeline has
+ * failed. */
+static bool insitu__timeline_wait(struct insitu__timeline *w) {
+  const int64_t ms = 1000000, now = insitu__base_now();
+  int64_t most = w->began + INSITU__TIMELINE_MOST_MS * ms;
+  int64_t until = now + INSITU__TIMELINE_STALL_MS * ms;
+  if (until > most) until = most;
+
+  for (int64_t left = until - now; left > 0; left = until - insitu__base_now()) {
+    struct pollfd p = {.fd = w->loader->trace->fd, .events = POLLOUT};
+    int n = poll(&p, 1, (int)((left + ms - 1) / ms));
+    if (n > 0) return true;
+    if (n == 0 || errno == EINTR) continue;
+    insitu__timeline_fail(w, errno);
+    return false;
+  }
+  insitu__timeline_fail(w, ETIME);
+  return false;
+}
 
 /* Writes what is buffered, if it is as much as `least`. */
 static void insitu__timeline_flush(struct insitu__timeline *w, uint64_t least) {
   const char *from = w->text.text;
   uint64_t left = w->text.n;
   if (left < least || w->failed) return;
-  while (left) {
+  if (!w->began) w->began = insitu__base_now();
+  while (left && !w->failed) {
     ssize_t n = write(w->loader->trace->fd, from, left);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) {
-      w->failed = true;
-      w->error = n ? errno : EIO;
-      break;
+    if (n > 0) {
+      from += n;
+      left -= (uint64_t)n;
+    } else if (n < 0 && errno == EAGAIN) {
+      (void)insitu__timeline_wait(w);
+    } else if (n == 0 || errno != EINTR) {
+      insitu__timeline_fail(w, n ? errno : EIO);
     }
-    from += n;
-    left -= (uint64_t)n;
   }
   w->text.n = 0;
 }
@@ -53620,12 +53682,39 @@ static void insitu__timeline_tail(struct insitu__timeline *w) {
       insitu__timeline_lost(&t->reactor), insitu__timeline_lost(&t->user), process);
 }
 
+/* Whether all was written to a pipe that nobody reads: its bytes are lost when it is closed. The
+ * loader's own end for reading is given up for that look, where /proc is. */
+static bool insitu__timeline_unread(struct insitu__trace *t) {
+  char name[40];
+  struct stat st;
+  if (fstat(t->fd, &st) || !S_ISFIFO(st.st_mode)) return false;
+  snprintf(name, sizeof name, "/proc/self/fd/%d", t->fd);
+  int fd = open(name, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return false;
+  close(t->fd);
+  t->fd = fd;
+  struct pollfd p = {.fd = fd, .events = POLLOUT};
+  return poll(&p, 1, 0) == 1 && (p.revents & POLLERR);
+}
+
+/* Why a timeline could not be written. */
+static const char *insitu__timeline_cause(const struct insitu__timeline *w, char *to, size_t cap) {
+  if (!w->error) return "no memory";
+  if (w->error == EPIPE) return "nobody reads the pipe; start the reader before the loader closes";
+  if (w->error != ETIME) return insitu__error_text(w->error, to, cap);
+  snprintf(to, cap,
+      "the reader of the pipe took nothing for %.3g s, or not all in %.3g s; name a file, or let "
+      "the reader go on",
+      INSITU__TIMELINE_STALL_MS / 1e3, INSITU__TIMELINE_MOST_MS / 1e3);
+  return to;
+}
+
 /* Writes the file, and tells the log of what went wrong. No thread of the loader runs any more. */
 static void insitu__timeline_write(insitu_loader *ld) {
   struct insitu__timeline w = {.loader = ld, .first = true, .n_request_ends = 4096};
   struct insitu__trace *t = ld->trace;
   uint64_t lost = insitu__timeline_lost(&t->reactor) + insitu__timeline_lost(&t->user);
-  char cause[128];
+  char cause[160];
 
   w.request_ends = insitu__mem_alloc(w.n_request_ends, sizeof *w.request_ends);
   if (!w.request_ends) w.n_request_ends = 0;
@@ -53636,11 +53725,12 @@ static void insitu__timeline_write(insitu_loader *ld) {
   insitu__timeline_tail(&w);
   insitu__timeline_flush(&w, 0);
   w.failed |= w.text.failed;
+  if (!w.failed && insitu__timeline_unread(t)) insitu__timeline_fail(&w, EPIPE);
   insitu__text_buffer_free(&w.text);
   insitu__mem_free(w.request_ends);
   if (w.failed)
     insitu__report_log(ld, 1, "timeline: it could not be written: %s",
-        w.error ? insitu__error_text(w.error, cause, sizeof cause) : "no memory");
+        insitu__timeline_cause(&w, cause, sizeof cause));
   else if (lost)
     insitu__report_log(ld, 2,
         "timeline: the last %" PRIu64 " records of chunks, jobs and requests and the last %" PRIu64

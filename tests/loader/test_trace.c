@@ -237,7 +237,13 @@ static void test_names(void **state) {
   support_remove(root);
 }
 
-/* INSITU_TRACE, ranks, plans, files that cannot be made. */
+/* How many warnings came of a timeline that is not made. */
+static void goes_without(void *user, int32_t level, const char *line) {
+  if (level == 1 && strstr(line, "INSITU_TRACE asks for one, and this loader writes none: open"))
+    ++*(int *)user;
+}
+/* INSITU_TRACE, ranks, plans; files that cannot be made, which desc.trace stops at and INSITU_TRACE
+ * does not. */
 static void test_files(void **state) {
   (void)state;
   char root[300], path[300], second[310];
@@ -264,8 +270,24 @@ static void test_files(void **state) {
   assert_string_equal(insitu_loader_config(ld)->trace, path);
   insitu_loader_close(&ld);
   assert_int_equal(stat(path, &st), -1);
-  unsetenv("INSITU_TRACE");
   d.plan_only = 0;
+
+  int told = 0;
+  d.log = goes_without;
+  d.log_user = &told;
+  support_write(path, "precious, and longer than a head", 32);
+  char *long_name = calloc(1, 100001);
+  memset(long_name, 'n', 100000);
+  const char *bad[] = {"/nowhere/t.json", "%d", path, long_name};
+  for (int i = 0; i < 4; i++) {
+    setenv("INSITU_TRACE", bad[i], 1);
+    run(&d, &calls);
+    assert_int_equal(told, i + 1);
+  }
+  free(long_name);
+  assert_int_equal(stat(path, &st), 0);
+  assert_int_equal(st.st_size, 32);
+  unsetenv("INSITU_TRACE");
   d.trace = "/nowhere/t.json";
   refuse_or_fail(&d, INSITU_E_IO, "timeline /nowhere/t.json: No such file");
   support_remove(root);

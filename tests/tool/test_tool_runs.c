@@ -283,6 +283,76 @@ static void test_trace(void **state) {
   assert_int_equal(run_tool("trace %s --top 1000", file), 2);
 }
 
+/* A process of a run: takes an epoch, `loaders` times, with a timeline that the environment asks
+ * for. It begins once a byte comes from the pipe, and so at the same time as the others. */
+static pid_t run_process(const insitu_loader_desc *d, int loaders, const int go[2]) {
+  char byte;
+  pid_t child = fork();
+  if (child) return child;
+  close(go[1]);
+  int code = read(go[0], &byte, 1) != 0;
+  for (int i = 0; i < loaders && !code; i++) {
+    insitu_loader *ld = NULL;
+    insitu_iter *it = NULL;
+    insitu_batch *b;
+    code = insitu_loader_open(d, &ld, NULL) || insitu_iter_open(ld, &train, &it, NULL);
+    while (!code && insitu_iter_next(it, 20000, &b, NULL) == INSITU_OK) insitu_batch_release(&b);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+  _exit(code);
+}
+/* Timelines of processes that run at once under one name: each rank's, and each loader's, is told
+ * by its rank, in whatever order they are given; and those of another run stand out. */
+static void test_trace_processes(void **state) {
+  (void)state;
+  begin();
+  static const int loaders[] = {2, 1};
+  char names[4][300], order[1300];
+  int go[2], status;
+  pid_t child[2];
+  insitu_loader_desc d[2] = {desc_of(2, 0), desc_of(2, 1)};
+  for (int i = 0; i < 4; i++)
+    snprintf(names[i], sizeof names[i], "%s%s", support_path("all.json"),
+        ((const char *[]){"", "-2", ".1", "-3"})[i]);
+
+  setenv("INSITU_TRACE", names[0], 1);
+  assert_int_equal(pipe(go), 0);
+  for (int rank = 0; rank < 2; rank++) child[rank] = run_process(&d[rank], loaders[rank], go);
+  close(go[1]);
+  close(go[0]);
+  for (int rank = 0; rank < 2; rank++) {
+    assert_int_equal(waitpid(child[rank], &status, 0), child[rank]);
+    assert_int_equal(status, 0);
+  }
+  unsetenv("INSITU_TRACE");
+  assert_int_equal(access(names[3], F_OK), -1);
+
+  double chunks = 0;
+  for (int i = 0; i < 3; i++) {
+    if (run_tool("trace %s --json", names[i])) fail_msg("%s%s", run_out, run_err);
+    assert_true(number("rank") == (i == 2) && number("world") == 2 && number("chunks") > 0);
+    assert_true(number("batches") == BATCHES);
+    chunks += number("chunks");
+  }
+  if (run_tool("trace %s %s %s", names[2], names[1], names[0])) fail_msg("%s%s", run_out, run_err);
+  snprintf(order, sizeof order, "  together: %.0f chunks, ", chunks);
+  assert_has(run_out, order);
+  snprintf(order, sizeof order, ", %d batches; timelines of 2 of 2 ranks\n", 3 * BATCHES);
+  assert_has(run_out, order);
+  char *first = strstr(run_out, "all.json\n"), *second = strstr(run_out, "all.json-2\n"),
+       *third = strstr(run_out, "all.json.1\n");
+  assert_true(second && second < first && first < third); /* of a rank as they were given */
+  assert_null(strstr(run_out, "give the timelines of one run"));
+
+  d[0] = desc_of(1, 0);
+  d[0].trace = names[3];
+  insitu_loader *ld = open_or_fail(&d[0]);
+  insitu_loader_close(&ld);
+  if (run_tool("trace %s %s", names[2], names[3])) fail_msg("%s%s", run_out, run_err);
+  assert_has(run_out, "they are of runs of 1 to 2 ranks: give the timelines of one run");
+}
+
 /* --rank env: rank and world are the launcher's; the library's errors. */
 static void test_rank_env(void **state) {
   (void)state;
@@ -329,6 +399,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_prove),
       cmocka_unit_test(test_prove_ranks), cmocka_unit_test(test_prove_planted),
       cmocka_unit_test(test_prove_state), cmocka_unit_test(test_trace),
-      cmocka_unit_test(test_rank_env)};
+      cmocka_unit_test(test_trace_processes), cmocka_unit_test(test_rank_env)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -1,8 +1,11 @@
-/* The file of desc.trace from records that are made by hand: bounds, tracks, times, losses. */
+/* The file of desc.trace from records that are made by hand: bounds, tracks, times, losses; and
+ * what it may be: a pipe whose reader is absent or stops, a name that all others have. */
 #define INSITU_TRACE_RECORDS 16
+#define INSITU__TIMELINE_STALL_MS 500 /* waited for once; no thread that reads is kept so long */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
+#include <pthread.h>
 
 static struct insitu__text_json doc;
 static char *text;
@@ -114,8 +117,104 @@ static void test_times(void **state) {
   done(ld);
 }
 
+/* ---- what the file may be ---- */
+
+static char told[2000]; /* the last line of the log */
+static void listens(void *user, int32_t level, const char *line) {
+  (void)user;
+  assert_int_equal(level, 1); /* a warning */
+  snprintf(told, sizeof told, "%s", line);
+}
+/* A loader whose timeline is at a path, and has some 20 KB. */
+static insitu_loader *loader_at(const char *path) {
+  insitu_loader *ld = loader();
+  insitu_error err = {0};
+  insitu__trace_free(ld->trace);
+  ld->trace = NULL;
+  ld->config.rank = 0;
+  ld->config.decode_threads = 200;
+  ld->config.trace = path;
+  ld->config.log = listens;
+  ld->config.log_level = INSITU_LOG_WARN;
+  told[0] = 0;
+  if (insitu__timeline_init(ld, &ld->trace, &err)) fail_msg("%s", err.message);
+  return ld;
+}
+static char *pipe_of(void) {
+  static char path[300];
+  snprintf(path, sizeof path, "%s", support_path("pipe"));
+  unlink(path);
+  assert_int_equal(mkfifo(path, 0600), 0);
+  return path;
+}
+static void *drains(void *arg) {
+  int fd = *(int *)arg;
+  char *all = calloc(1, 1 << 20);
+  size_t n = 0;
+  for (ssize_t got; (got = read(fd, all + n, (1 << 20) - 1 - n)) > 0;) n += (size_t)got;
+  close(fd);
+  return all;
+}
+
+/* A pipe gets all of it, however little it holds, while somebody reads. One that nobody reads, or
+ * whose reader stops, holds up neither open nor close, and the log tells. */
+static void test_pipe(void **state) {
+  (void)state;
+  const char *path = pipe_of();
+  insitu_loader *ld = loader_at(path);
+  insitu__timeline_write(ld);
+  insitu__trace_free(ld->trace);
+  assert_non_null(strstr(told, "could not be written: nobody reads the pipe; start the reader"));
+
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ld = loader_at(path);
+  assert_true(fcntl(fd, F_SETPIPE_SZ, 4096) == 4096);
+  insitu__timeline_write(ld);
+  insitu__trace_free(ld->trace);
+  assert_non_null(strstr(told, "the reader of the pipe took nothing for 0.5 s"));
+  close(fd);
+
+  pthread_t reader;
+  void *all;
+  ld = loader_at(path);
+  fd = open(path, O_RDONLY | O_CLOEXEC);
+  assert_true(fcntl(fd, F_SETPIPE_SZ, 4096) == 4096);
+  assert_int_equal(pthread_create(&reader, NULL, drains, &fd), 0);
+  insitu__timeline_write(ld);
+  insitu__trace_free(ld->trace);
+  assert_int_equal(pthread_join(reader, &all), 0);
+  assert_string_equal(told, "");
+  insitu_error err = {0};
+  assert_true(strlen(all) > 3 * 4096);
+  if (insitu__text_json_parse(&doc, all, strlen(all), "pipe", &err)) fail_msg("%s", err.message);
+  insitu__text_json_free(&doc);
+  free(all);
+}
+
+/* Where timelines of this process have all names, a loader goes without one. */
+static void test_no_name(void **state) {
+  (void)state;
+  char path[300], name[320], process[INSITU__TIMELINE_PROCESS], line[200];
+  snprintf(path, sizeof path, "%s", support_path("many"));
+  insitu__timeline_process(process);
+  snprintf(line, sizeof line, "{\"traceEvents\": [\n], \"process\": \"%s\"}}\n", process);
+  for (int i = 1; i < INSITU__TIMELINE_LOADERS; i++) {
+    snprintf(name, sizeof name, i > 1 ? "%s-%d" : "%s", path, i);
+    support_write(name, line, strlen(line));
+  }
+  insitu_loader *ld = loader_at(path);
+  assert_non_null(ld->trace);
+  insitu__timeline_write(ld);
+  insitu__trace_free(ld->trace);
+  assert_non_null(strstr(told, "many-999"));
+  ld = loader_at(path);
+  assert_null(ld->trace);
+  assert_non_null(strstr(told, "writes none, since "));
+  assert_non_null(strstr(told, "many and 998 beside it are of loaders of this run; name a file"));
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_bound), cmocka_unit_test(test_requests), cmocka_unit_test(test_times)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_bound), cmocka_unit_test(test_requests),
+      cmocka_unit_test(test_times), cmocka_unit_test(test_pipe), cmocka_unit_test(test_no_name)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

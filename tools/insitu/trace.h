@@ -456,6 +456,7 @@ static void trace_headline_of(char *to, size_t cap, const struct trace_file *mos
 static void trace_print_files(const struct trace_file *f, int n) {
   const struct trace_file *most = trace_slowest(f, n);
   uint64_t chunks = 0, bytes = 0, batches = 0, ranks = trace_ranks(f, n), world = 0;
+  uint64_t least = UINT64_MAX;
   char a[24], b[24], c[24], headline[600];
   trace_headline_of(headline, sizeof headline, most);
   printf("%sLimited by %s.%s ", tool_style(TOOL_BOLD), most->limit.word, tool_style(TOOL_PLAIN));
@@ -475,11 +476,16 @@ static void trace_print_files(const struct trace_file *f, int n) {
     bytes += f[i].bytes;
     batches += f[i].batches;
     world = insitu__base_max(world, f[i].world);
+    least = insitu__base_min(least, f[i].world);
   }
   printf("  together: %" PRIu64 " chunks, %s, %" PRIu64 " batches; timelines of %" PRIu64
          " of %" PRIu64 " ranks%s\n",
       chunks, tool_bytes(a, bytes), batches, ranks, world,
       ranks < world ? ": the others are missing" : "");
+  if (least < world)
+    printf("  they are of runs of %" PRIu64 " to %" PRIu64
+           " ranks: give the timelines of one run\n",
+        least, world);
 }
 
 /* ---- the command ---- */
