@@ -41200,6 +41200,10 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
 #define INSITU__DECODED_RUN 6
 /* Uses that insitu__decoded_expect looks at, of chunks that are drawn evenly. */
 #define INSITU__DECODED_SAMPLE (1u << 18)
+/* Pairs of a chunk and an epoch in which it looks for those uses, per array: 0.2 us each. One of
+ * `world` pairs is a use of the own rank: with more than 32 ranks fewer chunks are tried, and of
+ * neighbouring ranks as well, each with a cache of its own, so that there are as many uses. */
+#define INSITU__DECODED_LOOKS (INSITU__DECODED_SAMPLE * 8)
 
 /* Room for a chunk. */
 struct insitu__decoded_entry {
@@ -41784,11 +41788,14 @@ static bool insitu__decoded_rests(const struct insitu__decoded *d,
 /* A use of a chunk, for insitu__decoded_expect. */
 struct insitu__decoded_event {
   uint64_t at, next, chunk;
-  bool once; /* in its epoch */
+  uint32_t rank; /* whose cache it is tried with */
+  bool once;     /* in its epoch */
 };
 
+/* By rank, then by time. */
 static int insitu__decoded_by_time(const void *x, const void *y) {
   const struct insitu__decoded_event *a = x, *b = y;
+  if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
   return (a->at > b->at) - (a->at < b->at);
 }
 
@@ -41797,7 +41804,7 @@ struct insitu__decoded_trial {
   struct insitu__decoded_event *event;
   uint64_t n, most;
   uint64_t later, from; /* epochs that the loader looks ahead; the first of the late ones */
-  bool disk;            /* of cache_dir, with all ranks; else of cache_memory, with the own one */
+  bool disk; /* of cache_dir, which all ranks share; else of cache_memory, of each rank in c->own */
   /* hits and uses: in the epochs of a usual run, and in late ones */
   double hits[2], uses[2];
 };
@@ -41819,11 +41826,13 @@ static bool insitu__decoded_trial_uses(struct insitu__decoded_trial *t,
         t->event[t->n++] = (struct insitu__decoded_event){.at = epoch * rows + uses.use[i].at,
             .next = INSITU__DECODED_NEVER,
             .chunk = chunk,
+            .rank = t->disk ? 0 : (uint32_t)(uses.use[i].lane / p->layout.rank_lanes),
             .once = uses.n == 1};
     }
     qsort(t->event + first, t->n - first, sizeof *t->event, insitu__decoded_by_time);
     for (uint64_t i = first; i + 1 < t->n; i++) {
       const struct insitu__decoded_event *e = &t->event[i + 1];
+      if (e->rank != t->event[i].rank) continue;
       if (e->at / rows - t->event[i].at / rows > t->later) continue;
       t->event[i].next = e->at;
       if (t->disk && e->once) t->event[i].next = (e->at / rows + 1) * rows - 1;
@@ -41844,6 +41853,32 @@ static void insitu__decoded_trial_count(
   }
 }
 
+/* Tries the cache with the uses of some chunks, on each rank with one that holds `room` of them.
+ * fields: those that a use stands for. False: no memory. */
+static bool insitu__decoded_trial_run(
+    struct insitu__decoded_trial *t, uint64_t room, uint64_t rows, double fields) {
+  struct insitu__decoded_pool pool = {.n = 0};
+  bool ok = true;
+
+  for (uint64_t k = 0; ok && k < t->n; k++) {
+    const struct insitu__decoded_event *event = &t->event[k];
+    bool found;
+    if (!k || event->rank != event[-1].rank) {
+      insitu__decoded_pool_free(&pool);
+      pool = (struct insitu__decoded_pool){.n = 0};
+      ok = insitu__decoded_pool_init(&pool, (uint32_t)room, 0);
+      if (!ok) break;
+    }
+    struct insitu__decoded_entry *entry =
+        insitu__decoded_touch(&pool, event->chunk, 0, NULL, event->next, &found);
+    if (entry) insitu__decoded_leave(&pool, entry, !found, true);
+    insitu__decoded_trial_count(t, event->at / rows, fields, found);
+  }
+
+  insitu__decoded_pool_free(&pool);
+  return ok;
+}
+
 /* Tries the cache with the chunks of one array; n: chunks of it that it holds, of `fields` fields
  * each. False: no memory. */
 static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu__decoded_clock *c,
@@ -41851,29 +41886,32 @@ static bool insitu__decoded_trial(struct insitu__decoded_trial *t, struct insitu
   const struct insitu__geometry_array *a = &p->geometry->arrays[i];
   uint64_t each = c->n * INSITU__DECODED_USES; /* of one chunk at most, and mostly much less */
   /* each rank shows its part of them */
-  uint64_t some = INSITU__DECODED_SAMPLE / 4 * (t->disk ? 1 : p->layout.world);
+  uint64_t ranks = t->disk ? 1 : p->layout.world;
+  uint64_t some = insitu__base_min(ranks, INSITU__DECODED_LOOKS / (INSITU__DECODED_SAMPLE / 4)) *
+                  (INSITU__DECODED_SAMPLE / 4);
   uint64_t step = insitu__base_ceil_div(insitu__base_min(a->chunks, UINT64_MAX >> 6) * c->n, some);
   uint64_t rows = c->order[0].batches * p->layout.batch;
-  struct insitu__decoded_pool pool = {.n = 0};
 
   t->most = insitu__base_min(INSITU__DECODED_SAMPLE, insitu__base_ceil_div(a->chunks, step) * each);
   t->event = insitu__mem_alloc(t->most, sizeof *t->event);
   bool ok = t->event != NULL;
   while (ok && !insitu__decoded_trial_uses(t, c, p, a, step)) step *= 2; /* one chunk's uses fit */
   uint64_t room = (n + fields * step / 2) / (fields * step);
-  ok = ok && insitu__decoded_pool_init(&pool, (uint32_t)room, 0);
-  for (uint64_t k = 0; ok && k < t->n; k++) {
-    const struct insitu__decoded_event *event = &t->event[k];
-    bool found;
-    struct insitu__decoded_entry *entry =
-        insitu__decoded_touch(&pool, event->chunk, 0, NULL, event->next, &found);
-    if (entry) insitu__decoded_leave(&pool, entry, !found, true);
-    insitu__decoded_trial_count(t, event->at / rows, (double)(fields * step), found);
-  }
-
-  insitu__decoded_pool_free(&pool);
+  ok = ok && insitu__decoded_trial_run(t, room, rows, (double)(fields * step));
   insitu__mem_free(t->event);
   return ok;
+}
+
+/* The lanes of the ranks that a trial looks at: all that share cache_dir, or the own one and, where
+ * there are many, neighbours, see INSITU__DECODED_LOOKS. */
+static struct insitu__decoded_lanes insitu__decoded_tried(const struct insitu__plan *p, bool disk) {
+  const struct insitu__plan_layout *l = &p->layout;
+  uint64_t most = INSITU__DECODED_LOOKS / (INSITU__DECODED_SAMPLE / 4);
+  uint64_t ranks = insitu__base_ceil_div(l->world, most), last = l->world - ranks;
+  uint64_t first = insitu__base_min(l->first_lane / l->rank_lanes, last);
+
+  if (disk) return (struct insitu__decoded_lanes){0, l->lanes};
+  return (struct insitu__decoded_lanes){first * l->rank_lanes, ranks * l->rank_lanes};
 }
 
 /* The share of the chunks that a run finds in the cache, see insitu_plan.hit_rate, and that late
@@ -41889,7 +41927,7 @@ static insitu_status insitu__decoded_expect(const struct insitu__plan *p, const 
   insitu_status status =
       insitu__decoded_clock_init(&c, p, INSITU__DECODED_RUN + 2 * later, UINT64_MAX, err);
   bool ok = fields != NULL;
-  if (disk) c.own = (struct insitu__decoded_lanes){0, p->layout.lanes};
+  c.own = insitu__decoded_tried(p, disk);
 
   *rate = *late_rate = 0;
   for (uint64_t i = 0; !status && ok && i < g->n_arrays; i++) {
@@ -53410,11 +53448,10 @@ static void insitu__timeline_set(void *arg) {
 static insitu_status insitu__timeline_make(insitu_loader *ld, insitu_error *err) {
   insitu_error why = {0};
   int origin = insitu__config_origin(ld, offsetof(insitu_loader_desc, trace));
-  if (origin != INSITU__CONFIG_FROM_ENVIRONMENT)
-    return insitu__timeline_init(ld, &ld->trace, err);
+  if (origin != INSITU__CONFIG_FROM_ENVIRONMENT) return insitu__timeline_init(ld, &ld->trace, err);
   if (insitu__timeline_init(ld, &ld->trace, &why))
-    insitu__report_log(ld, 1,
-        "timeline: INSITU_TRACE asks for one, and this loader writes none: %s", why.message);
+    insitu__report_log(
+        ld, 1, "timeline: INSITU_TRACE asks for one, and this loader writes none: %s", why.message);
   return INSITU_OK;
 }
 
