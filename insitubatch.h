@@ -45004,20 +45004,36 @@ static insitu_status insitu__rows_piece(
   return INSITU_OK;
 }
 
-/* For a codec: where decoded bytes [offset, offset + bytes) belong, if they lie in one row, and one
- * view alone shows that row as it is stored; else NULL. */
+/* Where bytes [from, end) of a row belong, if one view alone shows that row as it is stored; else
+ * NULL. */
+static unsigned char *insitu__rows_direct_row(
+    struct insitu__loader_tile *t, uint64_t row, uint64_t from, uint64_t end) {
+  struct insitu__rows_walk w;
+  insitu__rows_walk(&w, t, row, row + 1);
+  if (!insitu__rows_next(&w)) return NULL;
+  unsigned char *at = insitu__box_direct(w.box, w.dst, from, end);
+  return insitu__rows_next(&w) ? NULL : at;
+}
+
+/* Shorter rows are not looked at several together, which would take as long as to copy them. */
+enum { INSITU__ROWS_LONG = 4096 };
+
+/* For a codec: where decoded bytes [offset, offset + bytes) belong, if they lie in one row, or in
+ * several whole ones that follow one another in a batch as in the chunk; else NULL. */
 static void *insitu__rows_direct(void *user, uint64_t offset, uint64_t bytes) {
   struct insitu__loader_tile *t = user;
   const struct insitu__geometry_array *a = t->array;
   uint64_t stride = a->row_stride, row = offset / stride, from = offset - row * stride;
-  struct insitu__rows_walk w;
 
-  if (t->patches || !bytes || from + bytes > stride || row < t->first || row >= t->last)
+  if (t->patches || !bytes || row < t->first || row >= t->last) return NULL;
+  if (from + bytes <= stride) return insitu__rows_direct_row(t, row, from, from + bytes);
+  uint64_t rows = bytes / stride;
+  if (from || rows * stride != bytes || rows > t->last - row || stride < INSITU__ROWS_LONG)
     return NULL;
-  insitu__rows_walk(&w, t, row, row + 1);
-  if (!insitu__rows_next(&w)) return NULL;
-  void *at = insitu__box_direct(w.box, w.dst, from, from + bytes);
-  return insitu__rows_next(&w) ? NULL : at;
+  unsigned char *first = insitu__rows_direct_row(t, row, 0, stride);
+  for (uint64_t k = 1; first && k < rows; k++)
+    if (insitu__rows_direct_row(t, row + k, 0, stride) != first + k * stride) return NULL;
+  return first;
 }
 
 /* Whether a variable shows the fill value of its array as NaN, at some index. */
@@ -57620,6 +57636,11 @@ struct insitu__moments_block {
   double x[INSITU__MOMENTS_BLOCK];
 };
 
+/* What a block adds. */
+struct insitu__moments_part {
+  double mean, rest, spread, least, most; /* rest: r; spread: q */
+};
+
 /* Two elements that are worked on at once, as float64, float32 and bits. */
 typedef double insitu__moments_pair __attribute__((vector_size(16)));
 typedef float insitu__moments_pair32 __attribute__((vector_size(8)));
@@ -57650,9 +57671,10 @@ static void insitu__moments_carry(struct insitu__moments_sum *s) {
 static bool insitu__moments_add64(
     struct insitu__moments_sum *s, bool minus, uint64_t m, int exponent) {
   int at = exponent + 1074;
+  if (!m) return true;
   if (at < 0) m = at > -64 ? m >> -at : 0;
   at = at < 0 ? 0 : at;
-  if (m && at >= 32 * (INSITU__MOMENTS_LIMBS - 4)) return false;
+  if (at >= 32 * (INSITU__MOMENTS_LIMBS - 4)) return m == 0;
   insitu__order_wide w = (insitu__order_wide)m << at % 32;
   for (int i = at / 32; w; i++, w >>= 32) {
     int64_t part = (int64_t)(uint32_t)w;
@@ -57736,11 +57758,10 @@ static double insitu__moments_root(double x) {
 }
 
 /* The bin of an element: they ascend with it. */
-static uint32_t insitu__moments_bin(double x) {
-  float f = (float)x;
+static inline uint32_t insitu__moments_bin(float x) {
   uint32_t bits;
-  memcpy(&bits, &f, sizeof bits);
-  bits = bits >> 31 ? ~bits : bits | UINT32_C(1) << 31;
+  memcpy(&bits, &x, sizeof bits);
+  bits ^= (0 - (bits >> 31)) | UINT32_C(1) << 31;
   return bits >> 14;
 }
 
@@ -57764,11 +57785,6 @@ static uint64_t *insitu__moments_page(struct insitu__moments *m, uint32_t page) 
 static void insitu__moments_free(struct insitu__moments *m) {
   for (int i = 0; i < INSITU__MOMENTS_PAGES; i++) insitu__mem_free(m->page[i]);
 }
-
-/* What a block adds. */
-struct insitu__moments_part {
-  double mean, rest, spread, least, most; /* rest: r; spread: q */
-};
 
 /* The sums r and q of a block whose m is known. */
 static void insitu__moments_about(
@@ -57819,8 +57835,10 @@ static insitu__moments_pair insitu__moments_greater(
   return x;
 }
 
-/* Adds up a block that has elements: in four lanes, so that one sum need not wait for another. */
-static struct insitu__moments_part insitu__moments_measure(struct insitu__moments_block *b) {
+/* Adds up a block that has elements: in four lanes, so that one sum need not wait for another.
+ * Least and most are never -0: which zero came first depends on the threads. */
+static struct insitu__moments_part insitu__moments_measure_base(
+    const struct insitu__moments_block *b) {
   struct insitu__moments_part part;
   insitu__moments_pair sum[2] = {{0}}, low[2], high[2];
   uint64_t whole = b->n / 4 * 4;
@@ -57850,7 +57868,235 @@ static struct insitu__moments_part insitu__moments_measure(struct insitu__moment
     part.least = x < part.least ? x : part.least;
     part.most = y > part.most ? y : part.most;
   }
+  part.least += 0.0;
+  part.most += 0.0;
   return part;
+}
+
+/* Which of each 8 neighbours is in the sketch of a block: any of them, so that a last axis of 8
+ * shows all its indexes. Made by insitu__order_mix(8 i) % 8. */
+static const char insitu__moments_near[INSITU__MOMENTS_BLOCK / INSITU__MOMENTS_EVERY + 1] =
+    "76741237323316266102057601001764750376770056370635144712541627066471675705677570610310"
+    "74602630317546431644253370176225616016704644361172241253467055552212616165003031577425"
+    "01350515010733223326564146324261307734214616405313167146463712510451164003113137153667"
+    "15737015115053223517653015375521750457645777267516131240374247267312323112506635236665"
+    "76730753472006414530011616663240661402106365251247416656270152603573341044201323733153"
+    "1566334425455140221702152651547216667106722524464477727067005776165671612604670504";
+
+/* The neighbour from place i on, a multiple of 8. */
+#define INSITU__MOMENTS_NEAR(i)                                                                    \
+  ((i) + (unsigned char)insitu__moments_near[(i) / INSITU__MOMENTS_EVERY] - '0')
+
+/* Counts an element in a sketch. False: no memory. */
+static inline bool insitu__moments_put(struct insitu__moments *m, double x) {
+  uint32_t bin = insitu__moments_bin((float)x);
+  uint64_t *page = m->page[bin / INSITU__MOMENTS_BINS];
+  if (!page) page = insitu__moments_page(m, bin / INSITU__MOMENTS_BINS);
+  if (!page) return false;
+  page[bin % INSITU__MOMENTS_BINS]++;
+  return true;
+}
+
+/* ---- blocks where they stand ---- */
+
+/* Measures a block of n elements at x, without a copy. `before`: what is subtracted, or NULL.
+ * False: it may be that not all are finite. */
+typedef bool insitu__moments_one(
+    const void *x, const void *before, uint64_t n, struct insitu__moments_part *part);
+
+/* The same of two blocks of INSITU__MOMENTS_BLOCK elements, to part[0] and part[1]; and adds them
+ * to the sketch, whose counters have their turn while sums wait. *ok: false where memory is
+ * short. */
+typedef bool insitu__moments_two(struct insitu__moments *m, const void *x, const void *before,
+    struct insitu__moments_part *part, bool *ok);
+
+/* Adds a block at x to a sketch. False: no memory. */
+typedef bool insitu__moments_draw(
+    struct insitu__moments *m, const void *x, const void *before, uint64_t n, bool all);
+
+struct insitu__moments_kernel {
+  insitu__moments_one *one;
+  insitu__moments_two *two; /* NULL, both: the machine has no AVX2 */
+  insitu__moments_draw *draw;
+};
+
+#define INSITU__MOMENTS_PLAIN(x, before, i) ((double)(x)[i])
+#define INSITU__MOMENTS_LAG(x, before, i) ((double)(x)[i] - (double)(before)[i])
+
+#if defined(__x86_64__)
+typedef double insitu__moments_quad __attribute__((vector_size(32)));
+typedef float insitu__moments_quad32 __attribute__((vector_size(16)));
+typedef float insitu__moments_oct32 __attribute__((vector_size(32)));
+#define INSITU__MOMENTS_AVX2 __attribute__((target("avx2")))
+#define INSITU__MOMENTS_INLINE INSITU__MOMENTS_AVX2 static inline __attribute__((always_inline))
+
+/* Four elements as float64. gcc 12 makes three instructions of __builtin_convertvector. */
+INSITU__MOMENTS_INLINE insitu__moments_quad insitu__moments_load_float(const float *x) {
+  insitu__moments_quad32 narrow;
+  insitu__moments_quad v;
+  memcpy(&narrow, x, sizeof narrow);
+  __asm__("vcvtps2pd %1, %0" : "=x"(v) : "x"(narrow));
+  return v;
+}
+
+INSITU__MOMENTS_INLINE insitu__moments_quad insitu__moments_load_double(const double *x) {
+  insitu__moments_quad v;
+  memcpy(&v, x, sizeof v);
+  return v;
+}
+
+#define INSITU__MOMENTS_PLAIN_QUAD(type, x, before, i) insitu__moments_load_##type((x) + (i))
+#define INSITU__MOMENTS_LAG_QUAD(type, x, before, i)                                               \
+  (insitu__moments_load_##type((x) + (i)) - insitu__moments_load_##type((before) + (i)))
+
+/* Takes the lesser and the greater of each element into account: of eight float32 at once where
+ * there are no differences. */
+#define INSITU__MOMENTS_BOUND(suffix, v)                                                           \
+  __asm__("vmin" suffix " %0, %1, %0" : "+x"(low) : "x"(v));                                       \
+  __asm__("vmax" suffix " %0, %1, %0" : "+x"(high) : "x"(v))
+#define INSITU__MOMENTS_BOUND32(x, i, v, w)                                                        \
+  insitu__moments_oct32 both;                                                                      \
+  memcpy(&both, (x) + (i), sizeof both);                                                           \
+  INSITU__MOMENTS_BOUND("ps", both)
+#define INSITU__MOMENTS_BOUND64(x, i, v, w)                                                        \
+  INSITU__MOMENTS_BOUND("pd", v);                                                                  \
+  INSITU__MOMENTS_BOUND("pd", w)
+
+/* The sums of a block on its way, and those about its mean. Two blocks on their way at once hide
+ * the latency of additions, whose order is fixed. */
+#define INSITU__MOMENTS_WIDE(name, type, R, bound, kind)                                           \
+  struct insitu__moments_sums_##name {                                                             \
+    insitu__moments_quad sum, square, mean;                                                        \
+    R low, high;                                                                                   \
+  };                                                                                               \
+  INSITU__MOMENTS_INLINE void insitu__moments_step_##name(                                         \
+      struct insitu__moments_sums_##name *s, const type *x, const type *before, uint64_t i) {      \
+    insitu__moments_quad v = INSITU__MOMENTS_##kind##_QUAD(type, x, before, i);                    \
+    insitu__moments_quad w = INSITU__MOMENTS_##kind##_QUAD(type, x, before, i + 4);                \
+    R low = s->low, high = s->high;                                                                \
+    (void)before;                                                                                  \
+    s->sum += v;                                                                                   \
+    s->sum += w;                                                                                   \
+    INSITU__MOMENTS_BOUND##bound(x, i, v, w);                                                      \
+    s->low = low;                                                                                  \
+    s->high = high;                                                                                \
+  }                                                                                                \
+  INSITU__MOMENTS_INLINE bool insitu__moments_mean_##name(struct insitu__moments_sums_##name *s,   \
+      const type *x, const type *before, uint64_t n, struct insitu__moments_part *part) {          \
+    uint64_t i = n / 8 * 8;                                                                        \
+    __typeof__(s->low[0]) low[sizeof(R) / sizeof s->low[0]], high[sizeof(R) / sizeof s->low[0]];   \
+    (void)before;                                                                                  \
+    memcpy(low, &s->low, sizeof low);                                                              \
+    memcpy(high, &s->high, sizeof high);                                                           \
+    double least = (double)low[0], most = (double)high[0];                                         \
+    for (uint64_t k = 1; k < INSITU__BASE_COUNT(low); k++) {                                       \
+      least = (double)low[k] < least ? (double)low[k] : least;                                     \
+      most = (double)high[k] > most ? (double)high[k] : most;                                      \
+    }                                                                                              \
+    if (n & 4) s->sum += INSITU__MOMENTS_##kind##_QUAD(type, x, before, i);                        \
+    for (; i < n; i++) {                                                                           \
+      double v = INSITU__MOMENTS_##kind(x, before, i);                                             \
+      if (i >= n / 4 * 4) s->sum[0] += v;                                                          \
+      least = v < least ? v : least;                                                               \
+      most = v > most ? v : most;                                                                  \
+    }                                                                                              \
+    part->mean = (s->sum[0] + s->sum[1] + s->sum[2] + s->sum[3]) / (double)n;                      \
+    part->least = least + 0.0;                                                                     \
+    part->most = most + 0.0;                                                                       \
+    s->mean = (insitu__moments_quad){part->mean, part->mean, part->mean, part->mean};              \
+    s->sum = s->square = (insitu__moments_quad){0};                                                \
+    return __builtin_isfinite(part->mean);                                                         \
+  }                                                                                                \
+  INSITU__MOMENTS_INLINE void insitu__moments_about_##name(                                        \
+      struct insitu__moments_sums_##name *s, const type *x, const type *before, uint64_t i) {      \
+    insitu__moments_quad d = INSITU__MOMENTS_##kind##_QUAD(type, x, before, i), q;                 \
+    (void)before;                                                                                  \
+    d -= s->mean;                                                                                  \
+    q = d * d;                                                                                     \
+    INSITU__MOMENTS_ROUND(q);                                                                      \
+    s->sum += d;                                                                                   \
+    s->square += q;                                                                                \
+  }                                                                                                \
+  INSITU__MOMENTS_INLINE void insitu__moments_end_##name(                                          \
+      const struct insitu__moments_sums_##name *s, const type *x, const type *before, uint64_t n,  \
+      struct insitu__moments_part *part) {                                                         \
+    double sum = s->sum[0] + s->sum[2], square = s->square[0] + s->square[2];                      \
+    (void)before;                                                                                  \
+    for (uint64_t i = n / 4 * 4; i < n; i++) {                                                     \
+      double d = INSITU__MOMENTS_##kind(x, before, i) - part->mean, q = d * d;                     \
+      INSITU__MOMENTS_ROUND(q);                                                                    \
+      sum += d;                                                                                    \
+      square += q;                                                                                 \
+    }                                                                                              \
+    part->rest = sum + (s->sum[1] + s->sum[3]);                                                    \
+    part->spread = square + (s->square[1] + s->square[3]);                                         \
+  }                                                                                                \
+  INSITU__MOMENTS_AVX2 static bool insitu__moments_one_##name(                                     \
+      const void *at, const void *lag, uint64_t n, struct insitu__moments_part *part) {            \
+    const type *x = at, *before = lag;                                                             \
+    struct insitu__moments_sums_##name s = {.sum = {0}};                                           \
+    double first = INSITU__MOMENTS_##kind(x, before, 0);                                           \
+    s.low = s.high = (R){0} + (__typeof__(s.low[0]))first;                                         \
+    for (uint64_t i = 0; i < n / 8 * 8; i += 8) insitu__moments_step_##name(&s, x, before, i);     \
+    if (!insitu__moments_mean_##name(&s, x, before, n, part)) return false;                        \
+    for (uint64_t i = 0; i < n / 4 * 4; i += 4) insitu__moments_about_##name(&s, x, before, i);    \
+    insitu__moments_end_##name(&s, x, before, n, part);                                            \
+    return true;                                                                                   \
+  }                                                                                                \
+  INSITU__MOMENTS_AVX2 static bool insitu__moments_two_##name(struct insitu__moments *m,           \
+      const void *at, const void *lag, struct insitu__moments_part *part, bool *ok) {              \
+    const uint64_t n = INSITU__MOMENTS_BLOCK;                                                      \
+    const type *x = at, *before = lag, *y = x + n, *then = before ? before + n : NULL;             \
+    struct insitu__moments_sums_##name s = {.sum = {0}}, t = {.sum = {0}};                         \
+    double first = INSITU__MOMENTS_##kind(x, before, 0);                                           \
+    double second = INSITU__MOMENTS_##kind(y, then, 0);                                            \
+    s.low = s.high = (R){0} + (__typeof__(s.low[0]))first;                                         \
+    t.low = t.high = (R){0} + (__typeof__(s.low[0]))second;                                        \
+    for (uint64_t i = 0; i < n; i += 8) {                                                          \
+      insitu__moments_step_##name(&s, x, before, i);                                               \
+      insitu__moments_step_##name(&t, y, then, i);                                                 \
+    }                                                                                              \
+    if (!insitu__moments_mean_##name(&s, x, before, n, &part[0])) return false;                    \
+    if (!insitu__moments_mean_##name(&t, y, then, n, &part[1])) return false;                      \
+    for (uint64_t i = 0; i < n; i += INSITU__MOMENTS_EVERY) {                                      \
+      uint64_t near = INSITU__MOMENTS_NEAR(i);                                                     \
+      for (uint64_t k = i; k < i + 8; k += 4) {                                                    \
+        insitu__moments_about_##name(&s, x, before, k);                                            \
+        insitu__moments_about_##name(&t, y, then, k);                                              \
+      }                                                                                            \
+      *ok = *ok && insitu__moments_put(m, INSITU__MOMENTS_##kind(x, before, near));                \
+      *ok = *ok && insitu__moments_put(m, INSITU__MOMENTS_##kind(y, then, near));                  \
+      if (!*ok) return true;                                                                       \
+    }                                                                                              \
+    insitu__moments_end_##name(&s, x, before, n, &part[0]);                                        \
+    insitu__moments_end_##name(&t, y, then, n, &part[1]);                                          \
+    m->sketched += 2 * n / INSITU__MOMENTS_EVERY;                                                  \
+    return true;                                                                                   \
+  }
+INSITU__MOMENTS_WIDE(32, float, insitu__moments_oct32, 32, PLAIN)
+INSITU__MOMENTS_WIDE(64, double, insitu__moments_quad, 64, PLAIN)
+INSITU__MOMENTS_WIDE(lag32, float, insitu__moments_quad, 64, LAG)
+INSITU__MOMENTS_WIDE(lag64, double, insitu__moments_quad, 64, LAG)
+#define INSITU__MOMENTS_RUNS(name) insitu__moments_one_##name, insitu__moments_two_##name
+#else
+#define INSITU__MOMENTS_RUNS(name) NULL, NULL
+#endif
+
+static bool insitu__moments_wide(void) {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx2");
+#else
+  return false;
+#endif
+}
+
+/* Adds up a block that has elements. */
+static struct insitu__moments_part insitu__moments_measure(const struct insitu__moments_block *b) {
+#if defined(__x86_64__)
+  struct insitu__moments_part part;
+  if (insitu__moments_wide() && insitu__moments_one_64(b->x, NULL, b->n, &part)) return part;
+#endif
+  return insitu__moments_measure_base(b);
 }
 
 /* Adds to the exact sums. False: a square is beyond a double. */
@@ -57865,29 +58111,51 @@ static bool insitu__moments_sum_up(
          insitu__moments_add_times(&m->spread, false, cross, 1);
 }
 
+/* Adds the elements of a block to a sketch. */
+#define INSITU__MOMENTS_DRAW(name, type, kind)                                                     \
+  static bool insitu__moments_draw_##name(                                                         \
+      struct insitu__moments *m, const void *at, const void *lag, uint64_t n, bool all) {          \
+    const type *x = at, *before = lag;                                                             \
+    uint64_t step = all ? 1 : INSITU__MOMENTS_EVERY;                                               \
+    bool ok = true;                                                                                \
+    (void)before;                                                                                  \
+    for (uint64_t i = 0; ok && i < n; i += step) {                                                 \
+      uint64_t k = all ? i : insitu__base_min(INSITU__MOMENTS_NEAR(i), n - 1);                     \
+      ok = insitu__moments_put(m, INSITU__MOMENTS_##kind(x, before, k));                           \
+    }                                                                                              \
+    m->sketched += (n + step - 1) / step;                                                          \
+    return ok;                                                                                     \
+  }
+INSITU__MOMENTS_DRAW(32, float, PLAIN)
+INSITU__MOMENTS_DRAW(64, double, PLAIN)
+INSITU__MOMENTS_DRAW(lag32, float, LAG)
+INSITU__MOMENTS_DRAW(lag64, double, LAG)
+
+/* What is done with float64 or float32, or with their differences. */
+static const struct insitu__moments_kernel *insitu__moments_kernel_of(bool wide, bool lag) {
+  static const struct insitu__moments_kernel kernels[2][2] = {
+      {{INSITU__MOMENTS_RUNS(32), insitu__moments_draw_32},
+          {INSITU__MOMENTS_RUNS(lag32), insitu__moments_draw_lag32}},
+      {{INSITU__MOMENTS_RUNS(64), insitu__moments_draw_64},
+          {INSITU__MOMENTS_RUNS(lag64), insitu__moments_draw_lag64}}};
+  return &kernels[wide][lag];
+}
+
+/* Adds what a block of n elements was measured to have. */
+static void insitu__moments_count(
+    struct insitu__moments *m, const struct insitu__moments_part *part, uint64_t n) {
+  if (!m->count || part->least < m->least) m->least = part->least;
+  if (!m->count || part->most > m->most) m->most = part->most;
+  m->count += n;
+  if (!insitu__moments_sum_up(m, part, n)) m->huge = true;
+}
+
 /* Adds a block that was measured, and empties it. False: no memory. */
 static bool insitu__moments_take(struct insitu__moments *m, struct insitu__moments_block *b,
     const struct insitu__moments_part *part) {
-  uint64_t n = b->n, sketched = 0; /* no store of the sketch may change them */
-  bool ok = true;
   m->missing += b->missing;
-  if (n) {
-    if (!m->count || part->least < m->least) m->least = part->least;
-    if (!m->count || part->most > m->most) m->most = part->most;
-    m->count += n;
-    if (!insitu__moments_sum_up(m, part, n)) m->huge = true;
-  }
-  bool all = b->all;
-  for (uint64_t i = 0; ok && i < n; i += all ? 1 : INSITU__MOMENTS_EVERY) {
-    /* any of the neighbours: a last axis of 8 shows all its indexes */
-    uint64_t at = all ? i : i + insitu__order_mix(i) % INSITU__MOMENTS_EVERY;
-    uint32_t bin = insitu__moments_bin(b->x[insitu__base_min(at, n - 1)]);
-    uint64_t *page = insitu__moments_page(m, bin / INSITU__MOMENTS_BINS);
-    ok = page != NULL;
-    if (ok) page[bin % INSITU__MOMENTS_BINS]++;
-    sketched += ok;
-  }
-  m->sketched += sketched;
+  if (b->n) insitu__moments_count(m, part, b->n);
+  bool ok = insitu__moments_draw_64(m, b->x, NULL, b->n, b->all);
   b->n = b->missing = 0;
   return ok;
 }
@@ -57967,7 +58235,8 @@ static double insitu__moments_quantile(const struct insitu__moments *m, double s
  *      ─► threads: next batch ─► each row, cell: blocks ─► struct insitu__moments ─► file
  *
  * A "set" is a variable, or its differences at one lag; it has a "cell" for each index of dim, or
- * one. A thread takes the next batch, measures its blocks, and adds each to its cell, locked.
+ * one. A thread takes the next batch, measures its blocks, and adds each to its cell, locked; those
+ * of a long row first to moments of its own, so that threads need not wait for one another.
  * Batches are held until the last batch whose differences reach back to them is done.
  *
  * A "part" is a file with the head, the place of the scan and all cells, exactly. It is what a rank
@@ -58013,6 +58282,15 @@ struct insitu__scan_state {
   char **arrays;                /* their paths: a growing array */
   struct insitu__scan_note *note;
   struct insitu__scan_hole *hole; /* growing arrays, in order only when they are saved */
+};
+
+/* What a thread has for itself. */
+struct insitu__scan_worker {
+  struct insitu__moments_block block;
+  struct insitu__moments own;   /* of elements that `cell` has not got yet */
+  struct insitu__moments *cell; /* NULL: there are none */
+  bool alone;                   /* it adds to `own` */
+  uint64_t pause;               /* blocks to gather before it tries again to do without */
 };
 
 /* A batch that is held. */
@@ -58072,17 +58350,59 @@ static bool insitu__scan_add_set(
   return false;
 }
 
-/* Measures what a block has, and adds it to its cell. False: no memory. */
+/* Gives a cell what a thread has of its elements. False: no memory. */
+static bool insitu__scan_hand_in(struct insitu__scan *run, struct insitu__scan_worker *w) {
+  if (!w->cell) return true;
+  pthread_mutex_lock(&run->lock);
+  uint64_t pages = w->cell->pages;
+  bool ok = insitu__moments_merge(w->cell, &w->own);
+  run->pages += w->cell->pages - pages;
+  pthread_mutex_unlock(&run->lock);
+  insitu__moments_free(&w->own);
+  memset(&w->own, 0, sizeof w->own);
+  w->cell = NULL;
+  return ok;
+}
+
+/* Blocks of a row that are worth moments of a thread's own: to give these to the cell takes the
+ * time of one or two blocks. */
+enum { INSITU__SCAN_LONG = 16 };
+
+/* Begins with n elements of a cell. False: no memory. */
+static bool insitu__scan_begin(struct insitu__scan *run, struct insitu__scan_worker *w,
+    struct insitu__moments *cell, uint64_t n) {
+  w->alone = n >= INSITU__SCAN_LONG * INSITU__MOMENTS_BLOCK;
+  if (!w->alone || w->cell == cell) return true;
+  if (!insitu__scan_hand_in(run, w)) return false;
+  w->cell = cell;
+  return true;
+}
+
+/* What elements of the cell are added to: the cell, locked, or the thread's own. */
+static struct insitu__moments *insitu__scan_lock(
+    struct insitu__scan *run, struct insitu__scan_worker *w, struct insitu__moments *cell) {
+  if (w->alone) return &w->own;
+  pthread_mutex_lock(&run->lock);
+  run->pages -= cell->pages;
+  return cell;
+}
+
+static void insitu__scan_unlock(struct insitu__scan *run, const struct insitu__scan_worker *w,
+    const struct insitu__moments *cell) {
+  if (w->alone) return;
+  run->pages += cell->pages;
+  pthread_mutex_unlock(&run->lock);
+}
+
+/* Measures what the block has, and adds it. False: no memory. */
 static bool insitu__scan_flush(
-    struct insitu__scan *run, struct insitu__moments *cell, struct insitu__moments_block *b) {
+    struct insitu__scan *run, struct insitu__scan_worker *w, struct insitu__moments *cell) {
   struct insitu__moments_part part = {0};
+  struct insitu__moments_block *b = &w->block;
   if (!b->n && !b->missing) return true;
   if (b->n) part = insitu__moments_measure(b);
-  pthread_mutex_lock(&run->lock);
-  uint64_t pages = cell->pages;
-  bool ok = insitu__moments_take(cell, b, &part);
-  run->pages += cell->pages - pages;
-  pthread_mutex_unlock(&run->lock);
+  bool ok = insitu__moments_take(insitu__scan_lock(run, w, cell), b, &part);
+  insitu__scan_unlock(run, w, cell);
   return ok;
 }
 
@@ -58119,29 +58439,87 @@ static bool insitu__scan_flush(
 INSITU__SCAN_GATHER(insitu__scan_gather32, float, insitu__moments_pair32)
 INSITU__SCAN_GATHER(insitu__scan_gather64, double, insitu__moments_pair)
 
+/* Elements of a row and cell that stand side by side. */
+struct insitu__scan_strip {
+  const struct insitu__moments_kernel *kernel;
+  const char *x, *before; /* before: NULL, or what to subtract */
+  uint64_t n, item;       /* item: bytes of an element */
+  bool wide, last;        /* they are float64; the cell has no more in the row */
+};
+
+/* Adds blocks at the beginning of a strip where they stand. How many elements; 0: some may not be
+ * finite. *ok: false where memory is short. */
+static uint64_t insitu__scan_whole(struct insitu__scan *run, struct insitu__scan_worker *w,
+    struct insitu__moments *cell, const struct insitu__scan_strip *s, bool *ok) {
+  struct insitu__moments_part part[2];
+  uint64_t n = insitu__base_min(s->n, INSITU__MOMENTS_BLOCK);
+  if (w->alone && s->n >= 2 * INSITU__MOMENTS_BLOCK &&
+      s->kernel->two(&w->own, s->x, s->before, part, ok)) {
+    for (int k = 0; *ok && k < 2; k++) insitu__moments_count(&w->own, &part[k], n);
+    return 2 * n;
+  }
+
+  if (!s->kernel->one(s->x, s->before, n, part)) return 0;
+  struct insitu__moments *to = insitu__scan_lock(run, w, cell);
+  insitu__moments_count(to, part, n);
+  *ok = s->kernel->draw(to, s->x, s->before, n, w->block.all);
+  insitu__scan_unlock(run, w, cell);
+  return n;
+}
+
+/* Adds a strip to a cell, but for what stays in the block. *lost: missing elements. False: no
+ * memory. */
+static bool insitu__scan_add(struct insitu__scan *run, struct insitu__scan_worker *w,
+    struct insitu__moments *cell, struct insitu__scan_strip *s, uint64_t *lost) {
+  struct insitu__moments_block *b = &w->block;
+  bool ok = true, can = s->kernel->one && insitu__moments_wide();
+  for (uint64_t n; ok && s->n; s->n -= n) {
+    n = 0;
+    if (can && !w->pause && !b->n && (s->last || s->n >= INSITU__MOMENTS_BLOCK)) {
+      n = insitu__scan_whole(run, w, cell, s, &ok);
+      /* where some elements are missing, others often are */
+      if (!n) w->pause = 4;
+    }
+    if (!n) {
+      uint64_t was = b->missing;
+      n = insitu__base_min(s->n, INSITU__MOMENTS_BLOCK - b->n);
+      if (s->wide)
+        insitu__scan_gather64(b, (const double *)(const void *)s->x, (const void *)s->before, n);
+      else insitu__scan_gather32(b, (const float *)(const void *)s->x, (const void *)s->before, n);
+      *lost += b->missing - was;
+      if (b->n == INSITU__MOMENTS_BLOCK) {
+        ok = insitu__scan_flush(run, w, cell);
+        w->pause -= w->pause > 0;
+      }
+    }
+    s->x += n * s->item;
+    if (s->before) s->before += n * s->item;
+  }
+  return ok;
+}
+
 /* Adds a row to a set; of differences also the row that is lag samples before. *missing: elements
  * of the row. False: no memory. */
 static bool insitu__scan_row(struct insitu__scan *run, struct insitu__scan_set *set, bool wide,
-    const char *x, const char *before, struct insitu__moments_block *b, uint64_t *missing) {
-  uint64_t item = wide ? 8 : 4;
+    const char *x, const char *before, struct insitu__scan_worker *w, uint64_t *missing) {
+  uint64_t item = wide ? 8 : 4, elements = set->outer * set->inner;
   bool ok = true;
-  b->n = b->missing = 0;
-  b->all = set->outer * set->inner <= INSITU__MOMENTS_BLOCK;
+  w->block.n = w->block.missing = w->pause = 0;
+  w->block.all = elements <= INSITU__MOMENTS_BLOCK;
   for (uint64_t c = 0; ok && c < set->n_cells; c++) {
-    uint64_t lost = 0;
-    for (uint64_t o = 0; ok && o < set->outer; o++)
-      for (uint64_t i = 0, n; ok && i < set->inner; i += n) {
-        uint64_t at = ((o * set->n_cells + c) * set->inner + i) * item, was = b->missing;
-        n = insitu__base_min(set->inner - i, INSITU__MOMENTS_BLOCK - b->n);
-        const char *to = before ? before + at : NULL;
-        if (wide)
-          insitu__scan_gather64(b, (const double *)(const void *)(x + at), (const void *)to, n);
-        else insitu__scan_gather32(b, (const float *)(const void *)(x + at), (const void *)to, n);
-        lost += b->missing - was;
-        if (b->n == INSITU__MOMENTS_BLOCK) ok = insitu__scan_flush(run, &set->cell[c], b);
-      }
-    ok = ok && insitu__scan_flush(run, &set->cell[c], b);
-    *missing += lost;
+    ok = insitu__scan_begin(run, w, &set->cell[c], elements);
+    for (uint64_t o = 0; ok && o < set->outer; o++) {
+      uint64_t at = (o * set->n_cells + c) * set->inner * item;
+      struct insitu__scan_strip s = {.kernel = insitu__moments_kernel_of(wide, before != NULL),
+          .x = x + at,
+          .before = before ? before + at : NULL,
+          .n = set->inner,
+          .item = item,
+          .wide = wide,
+          .last = o + 1 == set->outer};
+      ok = insitu__scan_add(run, w, &set->cell[c], &s, missing);
+    }
+    ok = ok && insitu__scan_flush(run, w, &set->cell[c]);
   }
   return ok;
 }
@@ -58171,7 +58549,7 @@ static const char *insitu__scan_find(
 
 /* Adds a batch to all sets. False: no memory. */
 static bool insitu__scan_batch(
-    struct insitu__scan *run, uint64_t number, struct insitu__moments_block *block) {
+    struct insitu__scan *run, uint64_t number, struct insitu__scan_worker *w) {
   const insitu_batch *b = run->slot[number % run->n_slots].batch;
   bool ok = true;
   if (number < run->state.batches) return true; /* before the scan was interrupted */
@@ -58187,7 +58565,7 @@ static bool insitu__scan_batch(
         before = insitu__scan_find(run, number, note.index - (int64_t)set->lag, set->output);
       if (set->lag && !before) continue;
       ok = insitu__scan_row(
-          run, set, a->dtype == INSITU_F64, x, before, block, set->lag ? &unused : &note.missing);
+          run, set, a->dtype == INSITU_F64, x, before, w, set->lag ? &unused : &note.missing);
       if (!set->lag) note.elements += set->outer * set->n_cells * set->inner;
     }
     if (!note.missing && run->ordered) continue;
@@ -58195,7 +58573,7 @@ static bool insitu__scan_batch(
     ok = ok && INSITU__ARRAY_PUSH(run->state.note, note);
     pthread_mutex_unlock(&run->lock);
   }
-  return ok;
+  return insitu__scan_hand_in(run, w) && ok;
 }
 
 /* ---- parts ---- */
@@ -58653,9 +59031,9 @@ static void *insitu__scan_main(void *arg) {
   struct insitu__scan *run = arg;
   insitu_error err = {0};
   uint64_t number = 0;
-  struct insitu__moments_block *block = insitu__mem_alloc(1, sizeof *block);
+  struct insitu__scan_worker *w = insitu__mem_alloc(1, sizeof *w);
   insitu__base_float();
-  if (!block) {
+  if (!w) {
     insitu__error_set(&err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
     pthread_mutex_lock(&run->lock);
     insitu__scan_fail(run, INSITU_E_NOMEM, &err);
@@ -58667,9 +59045,9 @@ static void *insitu__scan_main(void *arg) {
     bool some = insitu__scan_take(run, &number);
     pthread_mutex_unlock(&run->take);
     if (!some) break;
-    insitu__scan_done(run, number, insitu__scan_batch(run, number, block));
+    insitu__scan_done(run, number, insitu__scan_batch(run, number, w));
   }
-  insitu__mem_free(block);
+  insitu__mem_free(w);
   return NULL;
 }
 
@@ -59058,6 +59436,17 @@ static insitu_status insitu__scan_check_dim(
       run->desc->dim);
 }
 
+/* Rows of a batch of about 4 MiB. Whole chunks where they are not much larger: they are decoded to
+ * where they stay. */
+static uint64_t insitu__scan_batch_size(
+    const struct insitu__scan *run, const struct insitu__geometry *g, uint64_t row_bytes) {
+  enum { ROWS = 256, BYTES = 4 << 20 };
+  uint64_t rows = 1, most = insitu__base_max(1, insitu__base_min(ROWS, BYTES / (row_bytes + 1)));
+  for (uint64_t i = 0; i < g->n_arrays; i++) rows = insitu__base_max(rows, g->arrays[i].rows);
+  if (!run->ordered || rows > ROWS || rows * row_bytes > 2 * BYTES) return most;
+  return insitu__base_max(rows, most / rows * rows);
+}
+
 /* Opens the loader without reading, to learn what there is, and then the one that reads. */
 static insitu_status insitu__scan_open(
     struct insitu__scan *run, insitu_variable *variables, insitu_error *err) {
@@ -59111,7 +59500,7 @@ static insitu_status insitu__scan_open(
     run->total = ld->split.part[split].anchors;
     d.memory_budget = ld->config.memory_budget - ld->config.memory_budget / 4;
     run->room = ld->config.memory_budget / 4 / (INSITU__MOMENTS_BINS * sizeof(uint64_t));
-    d.batch_size = insitu__base_max(1, insitu__base_min(256, (UINT64_C(4) << 20) / (row + 1)));
+    d.batch_size = insitu__scan_batch_size(run, &ld->geometry, row);
     if (run->state.world > 1) {
       samples = insitu__scan_samples(run, ld, &run->total);
       if (!samples && run->total)

@@ -103,9 +103,112 @@ static void golden(void **state) {
   begin();
 }
 
+/* ---- blocks where they stand ---- */
+
+static struct insitu__moments other;
+
+/* What a block of n elements has, added to `moments` by way of a copy. */
+static struct insitu__moments_part copied(
+    bool wide, const void *x, const void *before, uint64_t n) {
+  const float *f = x, *g = before;
+  const double *d = x, *e = before;
+  block.all = n < INSITU__MOMENTS_BLOCK;
+  for (uint64_t i = 0; i < n; i++) {
+    double lag = !before ? 0 : wide ? e[i] : (double)g[i];
+    block.x[block.n++] = (wide ? d[i] : (double)f[i]) - lag;
+  }
+  struct insitu__moments_part part = insitu__moments_measure_base(&block);
+  assert_true(insitu__moments_take(&moments, &block, &part));
+  return part;
+}
+
+/* Whether two sketches have the same counts. */
+static bool same_sketch(void) {
+  if (moments.sketched != other.sketched || moments.pages != other.pages) return false;
+  for (int p = 0; p < INSITU__MOMENTS_PAGES; p++) {
+    if (!moments.page[p] != !other.page[p]) return false;
+    if (moments.page[p] && memcmp(moments.page[p], other.page[p], INSITU__MOMENTS_BINS * 8))
+      return false;
+  }
+  return true;
+}
+
+static void equal(bool wide, const void *x, const void *before, uint64_t n) {
+  const struct insitu__moments_kernel *kernel = insitu__moments_kernel_of(wide, before != NULL);
+  struct insitu__moments_part want[2], got[2];
+  uint64_t item = wide ? 8 : 4, two = 2 * INSITU__MOMENTS_BLOCK;
+  uint64_t size = n == two ? INSITU__MOMENTS_BLOCK : n;
+  begin();
+  for (uint64_t k = 0; k * size < n; k++) {
+    const char *at = before;
+    at = at ? at + k * size * item : NULL;
+    want[k] = copied(wide, (const char *)x + k * size * item, at, size);
+  }
+  bool ok = true;
+  if (n == two) assert_true(kernel->two(&other, x, before, got, &ok) && ok);
+  else {
+    assert_true(kernel->one(x, before, n, got));
+    assert_true(kernel->draw(&other, x, before, n, n < INSITU__MOMENTS_BLOCK));
+  }
+  if (memcmp(want, got, n / size * sizeof *got) || !same_sketch())
+    fail_msg("%" PRIu64 " of float%d%s: mean %a and %a, spread %a and %a", n, wide ? 64 : 32,
+        before ? ", differences" : "", want[0].mean, got[0].mean, want[0].spread, got[0].spread);
+  insitu__moments_free(&other);
+  memset(&other, 0, sizeof other);
+}
+
+/* The same bits as of elements that are copied to a block first. */
+static void in_place(void **state) {
+  (void)state;
+  enum { N = 2 * INSITU__MOMENTS_BLOCK };
+  static float f[N], g[N];
+  static double d[N], e[N];
+  const uint64_t lengths[] = {
+      1, 2, 3, 4, 5, 7, 8, 9, 12, 31, 1001, INSITU__MOMENTS_BLOCK - 1, INSITU__MOMENTS_BLOCK, N};
+  const struct insitu__moments_kernel *kernel = insitu__moments_kernel_of(false, false);
+  if (!kernel->one || !insitu__moments_wide()) skip();
+  for (int i = 0; i < N; i++) {
+    d[i] = (uniform() - 0.3) * (i % 7 ? 1 : 1e6);
+    e[i] = i % 5 ? uniform() : 1e-3 * d[i];
+    f[i] = i % 11 ? (float)d[i] : i % 2 ? -0.0f : 0.0f;
+    g[i] = (float)e[i];
+  }
+  for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+    equal(false, f, NULL, lengths[k]);
+    equal(false, f, g, lengths[k]);
+    equal(true, d, NULL, lengths[k]);
+    equal(true, d, e, lengths[k]);
+  }
+
+  struct insitu__moments_part part[2];
+  bool ok = true;
+  const int places[] = {0, 3, INSITU__MOMENTS_BLOCK - 1, INSITU__MOMENTS_BLOCK, N - 1};
+  for (int i = 0; i < 5; i++) {
+    float was = f[places[i]];
+    f[places[i]] = i % 2 ? (float)NAN : (float)INFINITY;
+    assert_false(kernel->two(&other, f, NULL, part, &ok));
+    assert_true(ok && !other.sketched && !other.pages);
+    assert_int_equal(kernel->one(f, NULL, INSITU__MOMENTS_BLOCK, part), i > 2);
+    f[places[i]] = was;
+  }
+  begin();
+}
+
+/* Which of two zeros comes first is a matter of threads: neither is ever -0. */
+static void zeros(void **state) {
+  (void)state;
+  begin();
+  for (int i = 0; i < 9; i++) block.x[block.n++] = i % 2 ? 0.0 : -0.0;
+  struct insitu__moments_part part = insitu__moments_measure_base(&block);
+  assert_false(signbit(part.least) || signbit(part.most));
+  part = insitu__moments_measure(&block);
+  assert_false(signbit(part.least) || signbit(part.most));
+  begin();
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(far_from_zero),
       cmocka_unit_test(every_index_is_seen), cmocka_unit_test(at_the_ends),
-      cmocka_unit_test(golden)};
+      cmocka_unit_test(golden), cmocka_unit_test(in_place), cmocka_unit_test(zeros)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
