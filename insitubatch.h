@@ -9802,12 +9802,19 @@ static int insitu__names_judge_v6(const unsigned char *a) {
   return inside ? insitu__names_judge_v4(last) : 0; /* ::1 is none of IPv4's, and begins with 0 */
 }
 
+/* The same of an address in the text that systems write. */
+static int insitu__names_judge_text(const char *address) {
+  unsigned char b[16];
+  unsigned bytes = insitu__names_address(address, b);
+  if (bytes == 4) return insitu__names_judge_v4(insitu__names_v4(b));
+  return bytes == 16 ? insitu__names_judge_v6(b) : 0;
+}
+
 /* The same of a url's host: by its name, or by its address in any way that systems read one. */
 static int insitu__names_judge(const char *url) {
   static const char *const names[] = {"metadata", "metadata.google.internal", "metadata.goog",
       "instance-data", "instance-data.ec2.internal"};
   char host[300];
-  unsigned char v6[16];
   struct in_addr v4;
   if (!insitu__names_bare_host(url, host, sizeof host)) return 0;
   host[strcspn(host, "%")] = 0; /* a zone */
@@ -9817,7 +9824,7 @@ static int insitu__names_judge(const char *url) {
     if (!strcasecmp(host, names[i])) return INSITU__NAMES_TELLS;
   bool local = n >= 9 && !strcasecmp(host + n - 9, "localhost") && (n == 9 || host[n - 10] == '.');
   if (local) return INSITU__NAMES_LOOPS;
-  if (strchr(host, ':')) return inet_pton(AF_INET6, host, v6) == 1 ? insitu__names_judge_v6(v6) : 0;
+  if (strchr(host, ':')) return insitu__names_judge_text(host);
   return inet_aton(host, &v4) ? insitu__names_judge_v4(ntohl(v4.s_addr)) : 0;
 }
 
@@ -11249,20 +11256,39 @@ static const char *insitu__http_proxy_of(
   return named && insitu__names_is_excluded(excluded, host) ? NULL : proxy;
 }
 
+/* Whether a request refuses an address, of which insitu__names_judge_... said `judged`. A proxy's
+ * address is its user's affair. */
+static bool insitu__http_refuses(struct insitu__http_transfer *t, int judged) {
+  const struct insitu__http_request *r = t->request;
+  int refused = r ? judged & r->refuse : 0;
+  if (!refused || insitu__http_proxy_of(t->http, r)) return false;
+  t->refused = refused;
+  return true;
+}
+
 /* Makes a socket as curl does, but close-on-exec, for programs that are started meanwhile; and none
- * to an address that the request refuses. A proxy's address is its user's affair. */
+ * to an address that the request refuses. */
 static curl_socket_t insitu__http_on_open(
     void *user, curlsocktype purpose, struct curl_sockaddr *a) {
-  struct insitu__http_transfer *t = user;
-  const struct insitu__http_request *r = t->request;
-  int refused = r && r->refuse ? insitu__names_judge_socket(&a->addr) & r->refuse : 0;
   (void)purpose;
-  if (refused && !insitu__http_proxy_of(t->http, r)) {
-    t->refused = refused;
-    return CURL_SOCKET_BAD;
-  }
+  if (insitu__http_refuses(user, insitu__names_judge_socket(&a->addr))) return CURL_SOCKET_BAD;
   return socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
 }
+
+#if LIBCURL_VERSION_NUM >= 0x075000
+/* Sends nothing on a connection to an address that the request refuses. A connection may have been
+ * opened for another store that may ask that address, since stores of a virtual archive share them:
+ * the archive's own asks the host that the user named, and whatever this one sends it on to. curl
+ * before 7.80 does not tell; there a target is read on such a connection if one is idle. */
+static int insitu__http_on_connected(
+    void *user, char *address, char *local, int port, int local_port) {
+  struct insitu__http_transfer *t = user;
+  (void)local, (void)port, (void)local_port;
+  if (!t->request || !t->request->refuse) return CURL_PREREQFUNC_OK;
+  return insitu__http_refuses(t, insitu__names_judge_text(address)) ? CURL_PREREQFUNC_ABORT
+                                                                    : CURL_PREREQFUNC_OK;
+}
+#endif
 
 /* What a request's look-ups are for. */
 struct insitu__http_names {
@@ -11342,6 +11368,11 @@ static bool insitu__http_curl_all(struct insitu__http_transfer *t) {
   curl_easy_setopt(e, CURLOPT_ERRORBUFFER, t->error);
   curl_easy_setopt(e, CURLOPT_OPENSOCKETFUNCTION, on_open);
   curl_easy_setopt(e, CURLOPT_OPENSOCKETDATA, t);
+#if LIBCURL_VERSION_NUM >= 0x075000
+  curl_prereq_callback on_connected = insitu__http_on_connected;
+  curl_easy_setopt(e, CURLOPT_PREREQFUNCTION, on_connected);
+  curl_easy_setopt(e, CURLOPT_PREREQDATA, t);
+#endif
   curl_easy_setopt(e, CURLOPT_HEADERFUNCTION, on_header);
   curl_easy_setopt(e, CURLOPT_HEADERDATA, t);
   curl_easy_setopt(e, CURLOPT_WRITEFUNCTION, on_body);
@@ -11506,7 +11537,8 @@ static void insitu__http_transfer_done(
   int status = r->answer.status; /* after other answers curl's own state is reset, too */
   t->reusable = t->plain && result == CURLE_OK && (status == 200 || status == 206 || status == 404);
   r->result = result;
-  if (result == CURLE_COULDNT_CONNECT && t->refused)
+  bool stopped = result == CURLE_COULDNT_CONNECT || result == CURLE_ABORTED_BY_CALLBACK;
+  if (stopped && t->refused)
     r->failure = t->refused == INSITU__NAMES_TELLS ? INSITU__HTTP_TELLS : INSITU__HTTP_LOOPS;
   curl_easy_getinfo(t->easy, CURLINFO_HTTP_CONNECTCODE, &r->tunnel);
   if (result) {

@@ -3,8 +3,8 @@ insitu refs makes indexes, and an Icechunk repository.
 
     write_virtualizarr.py FOLDER INSITU   FOLDER/list: a line "archive TAB array TAB file of bytes" for each array of each form
 
-The bytes are what h5py reads of the files. xarray (Parquet) and zarr-python (JSON, Icechunk) must read the same of what was written,
-but for three things that they cannot do, which are named below.
+The bytes are what h5py reads of the files. xarray (Parquet) and zarr-python (JSON, Icechunk) must read the same of what was
+written, but for three things that they cannot do, which are named below.
 """
 import importlib.metadata
 import os

@@ -673,6 +673,29 @@ static void test_addresses(void **state) {
   }
   names_address = "127.0.0.1";
 }
+/* Nor may targets use a connection to such an address that the archive's own reads have opened. */
+static void test_addresses_shared(void **state) {
+  char url[300];
+  const char *prefix[] = {"http://localhost"};
+  (void)state;
+#if LIBCURL_VERSION_NUM < 0x075000
+  print_message("skipped: curl before 7.80 cannot ask what address a connection has\n");
+  skip();
+#endif
+  make("shared", &kinds[2], 1);
+  refs_json(file_of("shared", "refs.json"), "packs", 1, 0);
+  snprintf(url, sizeof url, "http://shared.test:%d/shared/refs.json", server->port);
+  insitu_loader_desc d = desc_of(url, any_mode());
+  d.virtual_prefixes = prefix;
+  for (int named = 0; named < 2; named++) {
+    d.n_virtual_prefixes = named;
+    server_reset(server);
+    if (named) read_all(&d, &kinds[2]);
+    else fails(&d, INSITU_E_ARG, "an address of this machine");
+    assert_true(server_seen(server, "refs.json") > 0);
+    assert_int_equal(server_seen(server, "pack0") > 0, named);
+  }
+}
 
 /* What is no place of references says what to give. */
 static void test_places(void **state) {
@@ -988,9 +1011,9 @@ int main(void) {
       cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
       cmocka_unit_test(test_credentials), cmocka_unit_test(test_redirects),
       cmocka_unit_test(test_redirects_within), cmocka_unit_test(test_addresses),
-      cmocka_unit_test(test_stalled), cmocka_unit_test(test_budget), cmocka_unit_test(test_places),
-      cmocka_unit_test(test_cache), cmocka_unit_test(test_cache_table),
-      cmocka_unit_test(test_waits), cmocka_unit_test(test_damaged),
-      cmocka_unit_test(test_no_memory)};
+      cmocka_unit_test(test_addresses_shared), cmocka_unit_test(test_stalled),
+      cmocka_unit_test(test_budget), cmocka_unit_test(test_places), cmocka_unit_test(test_cache),
+      cmocka_unit_test(test_cache_table), cmocka_unit_test(test_waits),
+      cmocka_unit_test(test_damaged), cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
