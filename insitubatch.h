@@ -59479,6 +59479,17 @@ static uint64_t insitu__scan_batch_size(
   return insitu__base_max(rows, most / rows * rows);
 }
 
+/* Batches made ready ahead of a local store: few, so that they are in the processor's caches when
+ * they are measured, which saves up to a sixth of the time. One for each thread. 0: the loader's
+ * default. */
+static uint64_t insitu__scan_depth(const insitu_loader *ld, uint64_t batch_bytes) {
+  enum { BYTES = 8 << 20, MOST = 64 };
+  if (insitu__store_is_remote(&ld->source.store)) return 0;
+  uint64_t ahead = insitu__base_min(MOST, BYTES / insitu__base_max(1, batch_bytes));
+  uint64_t threads = insitu__base_min(ld->config.decode_threads, INSITU__SCAN_THREADS);
+  return insitu__base_max(2, insitu__base_max(ahead, threads));
+}
+
 /* Opens the loader without reading, to learn what there is, and then the one that reads. */
 static insitu_status insitu__scan_open(
     struct insitu__scan *run, insitu_variable *variables, insitu_error *err) {
@@ -59533,6 +59544,7 @@ static insitu_status insitu__scan_open(
     d.memory_budget = ld->config.memory_budget - ld->config.memory_budget / 4;
     run->room = ld->config.memory_budget / 4 / (INSITU__MOMENTS_BINS * sizeof(uint64_t));
     d.batch_size = insitu__scan_batch_size(run, &ld->geometry, row);
+    if (!d.prefetch_depth) d.prefetch_depth = insitu__scan_depth(ld, d.batch_size * row);
     if (run->state.world > 1) {
       samples = insitu__scan_samples(run, ld, &run->total);
       if (!samples && run->total)
