@@ -667,6 +667,26 @@ static void over_http(void **state) {
     server_reset(s);
     check_arrays(ld, SECOND);
     insitu_loader_close(&ld);
+
+    /* What is not there has an answer of its own, which is nothing's content: where the other
+     * version has its files, and where the snapshot lists a manifest or a chunk. */
+    const char *const lost[] = {"manifests/*", "chunks/*"};
+    const char *const says[] = {"is not there", "no such object"};
+    for (unsigned k = 0; k < 2; k++) {
+      server_rule(s, (struct server_rule){.key = r ? "refs/*" : "repo",
+                         .fault = SERVER_STATUS,
+                         .status = 404,
+                         .text = "NoSuchKey"});
+      server_rule(
+          s, (struct server_rule){
+                 .key = lost[k], .fault = SERVER_STATUS, .status = 404, .text = "NoSuchKey"});
+      if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+      assert_int_equal(insitu_read(ld, &v, t2m, sizeof t2m, NULL, &err), INSITU_E_IO);
+      if (!strstr(err.message, says[k])) fail_msg("%s", err.message);
+      server_reset(s);
+      check_arrays(ld, SECOND);
+      insitu_loader_close(&ld);
+    }
     server_stop(&s);
   }
 }

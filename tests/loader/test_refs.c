@@ -560,6 +560,65 @@ static void test_credentials(void **state) {
   }
 }
 
+/* Writes references whose urls are signed each in a way of its own, of `ways`, and `more` others. */
+static void sign(const char *path, unsigned ways, unsigned more, const char *base) {
+  uint64_t n;
+  char *json = (char *)refs_read(path, &n), *p = json;
+  FILE *f = fopen(path, "w");
+  assert_non_null(f);
+  fprintf(f, "{");
+  for (unsigned i = 0; i < more; i++)
+    fprintf(f, "\"y/c/%u\":[\"%s/pack0?sig=t0ken%u\",0,9],", i, base, ways + i);
+  for (unsigned i = 0;; i++) {
+    char *q = memmem(p + 1, (size_t)(json + n - p - 1), "/pack0\"", 7);
+    if (!q) break;
+    fwrite(p + 1, 1, (size_t)(q + 5 - p), f);
+    fprintf(f, "?sig=t0ken%u", i % ways);
+    p = q + 5;
+  }
+  fwrite(p + 1, 1, (size_t)(json + n - p - 1), f);
+  assert_int_equal(fclose(f), 0);
+  free(json);
+}
+/* Each signature is a store of its own, sends its own query, and ends with the archive, in the middle
+ * of reads too. There are INSITU__MAX_PLACES of them at most, and no message tells one. */
+static void test_signed(void **state) {
+  enum { WAYS = 3 };
+  char base[300];
+  const char *prefix[] = {base};
+  insitu_error err = {0};
+  (void)state;
+  make("signed", &kinds[2], 1);
+  snprintf(base, sizeof base, "%s", server_url(other, "signed/packs"));
+  insitu_loader_desc d = desc_of(file_of("signed", "refs.json"), any_mode());
+  d.virtual_prefixes = prefix;
+  d.n_virtual_prefixes = 1;
+  for (int far = 0; far < 2; far++) {
+    server_reset(other);
+    refs_json(file_of("signed", "refs.json"), base, 0, 0);
+    sign(file_of("signed", "refs.json"), WAYS, far ? INSITU__MAX_PLACES : 0, base);
+    if (far) {
+      fails(&d, INSITU_E_UNSUPPORTED, "INSITU__MAX_PLACES");
+      first_error(&d, &err);
+      assert_null(strstr(err.message, "t0ken"));
+      assert_int_equal(server_stats(other).requests, 0);
+      continue;
+    }
+    read_all(&d, &kinds[2]);
+    for (int i = 0; i < WAYS; i++) {
+      char query[40];
+      snprintf(query, sizeof query, "packs/pack0?sig=t0ken%d ", i);
+      assert_true(server_seen(other, query) > 0);
+    }
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
+    insitu_iter *it = NULL;
+    if (insitu_iter_open(ld, &id, &it, &err)) fail_msg("%s", err.message);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+}
+
 /* A target's server may send a read on to where targets may lie, and nowhere else: no other host is
  * asked then, and none that tells credentials in any case. What the user named may be anywhere. */
 static void test_redirects(void **state) {
@@ -694,6 +753,34 @@ static void test_addresses_shared(void **state) {
     else fails(&d, INSITU_E_ARG, "an address of this machine");
     assert_true(server_seen(server, "refs.json") > 0);
     assert_int_equal(server_seen(server, "pack0") > 0, named);
+  }
+}
+
+/* A part of the file tells what all of it takes: as much as the size that the server told is larger,
+ * and where that makes no number, the largest. */
+static void test_budget_told(void **state) {
+  enum { HAVE = 1 << 20, DONE = 1 << 16 };
+  static const struct {
+    uint64_t size;
+    const char *says;
+  } cases[] = {{UINT64_MAX, "about 1048576 "}, {DONE - 1, "about 1048576 "},
+      {DONE, "about 1048576 "}, {3 * DONE, "raise memory_budget to 3538944 "},
+      {INT64_MAX, "about 9223372036854775807 "},
+      {UINT64_MAX - 1, "raise memory_budget to 10376293541461622782 "}};
+  struct insitu__refstore r = {.first = {.size = 0}};
+  struct insitu__kerchunk k = {.raw = {.cap = HAVE}};
+  insitu_loader_desc d = {.memory_budget = HAVE};
+  struct insitu__store s = {.own = &r, .desc = &d};
+  insitu_error err = {0};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    r.first.size = cases[i].size;
+    d.memory_budget = HAVE;
+    assert_int_equal(insitu__refstore_fit(&s, &k, DONE, &err), INSITU_OK);
+    d.memory_budget--;
+    insitu__error_clear(&err);
+    assert_int_equal(insitu__refstore_fit(&s, &k, DONE, &err), INSITU_E_BUDGET);
+    if (!strstr(err.message, cases[i].says)) fail_msg("%s", err.message);
   }
 }
 
@@ -1009,11 +1096,13 @@ int main(void) {
       cmocka_unit_test(test_changed_before), cmocka_unit_test(test_changed_meanwhile),
       cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes),
       cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
-      cmocka_unit_test(test_credentials), cmocka_unit_test(test_redirects),
-      cmocka_unit_test(test_redirects_within), cmocka_unit_test(test_addresses),
-      cmocka_unit_test(test_addresses_shared), cmocka_unit_test(test_stalled),
-      cmocka_unit_test(test_budget), cmocka_unit_test(test_places), cmocka_unit_test(test_cache),
-      cmocka_unit_test(test_cache_table), cmocka_unit_test(test_waits),
-      cmocka_unit_test(test_damaged), cmocka_unit_test(test_no_memory)};
+      cmocka_unit_test(test_credentials), cmocka_unit_test(test_signed),
+      cmocka_unit_test(test_redirects), cmocka_unit_test(test_redirects_within),
+      cmocka_unit_test(test_addresses), cmocka_unit_test(test_addresses_shared),
+      cmocka_unit_test(test_stalled), cmocka_unit_test(test_budget),
+      cmocka_unit_test(test_budget_told), cmocka_unit_test(test_places),
+      cmocka_unit_test(test_cache), cmocka_unit_test(test_cache_table),
+      cmocka_unit_test(test_waits), cmocka_unit_test(test_damaged),
+      cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }

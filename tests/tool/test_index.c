@@ -389,7 +389,9 @@ static void test_refused(void **state) {
   } option[] = {{"--unasked", "--unasked: it is of --base"},
       {"--match t2m", "--match chooses messages of GRIB files"},
       {"--base 'https://host/d?sig=hunter2'", "neither a query nor a user"},
-      {"--base https://me:hunter2@host/d", "neither a query nor a user"}};
+      {"--base https://me:hunter2@host/d", "neither a query nor a user"},
+      {"--base 's3://bucket/d?key=hunter2'", "give readers what the store asks for as options"},
+      {"--base 'az://box/d?sv=1&sig=hunter2'", "sas_token"}};
   char file[300], index[300];
   size_t n;
   (void)state;
@@ -420,6 +422,8 @@ static void test_refused(void **state) {
     assert_has(run_err, option[i].says);
     if (strstr(run_err, "hunter2")) fail_msg("%s", run_err);
   }
+  assert_int_equal(run_tool("refs '%s' -o '%s' %s", file, index, option[5].words), 2);
+  assert_has(run_err, "sas_token");
   assert_int_equal(run_tool("index '%s.no' -o '%s'", file, index), 1);
   assert_has(run_err, "No such file");
   assert_int_equal(run_tool("index '%s' -o '%s/none/x.insitu'", file, support_dir), 1);

@@ -85,6 +85,18 @@ static bool index_has_user(const char *url) {
   const char *host = strstr(url, "://");
   return host && !strncasecmp(url, "http", 4) && memchr(host + 3, '@', strcspn(host + 3, "/?#"));
 }
+/* Refuses a base whose text has a secret, or may have one: the index would keep it. An exit code. */
+static int index_check_base(const char *base) {
+  if (!base) return TOOL_OK;
+  if (!*base) return tool_usage_error("--base: a URL is needed");
+  bool web = !strncasecmp(base, "http", 4);
+  if (!bytes_is_remote(base) || (!strpbrk(base, web ? "?#" : "?") && !index_has_user(base)))
+    return TOOL_OK;
+  return tool_usage_error(
+      "--base: neither a query nor a user may stand in it, since the index has it; leave them out, "
+      "and give readers what the store asks for as options (such as %s)",
+      web ? "bearer_token" : "sas_token, access_key_id, or of the environment");
+}
 /* Says that a query is not in the index. name: the URL as it may be shown. */
 static void index_tell_query(const char *url, const char *name) {
   if (bytes_is_remote(url) && !strncasecmp(url, "http", 4) && strchr(url, '?'))
@@ -384,16 +396,12 @@ static int index_finish(struct index_run *x, struct virtual_file *f) {
 static int index_run(int argc, char **argv) {
   if (!index_out) return tool_usage_error("--out is missing: the index to write, such as a.insitu");
   if (argc < 1) return tool_usage_error("name the files to index");
-  if (index_base_value && !*index_base_value) return tool_usage_error("--base: a URL is needed");
-  if (index_base_value && bytes_is_remote(index_base_value) &&
-      !strncasecmp(index_base_value, "http", 4) &&
-      (strpbrk(index_base_value, "?#") || index_has_user(index_base_value)))
-    return tool_usage_error(
-        "--base: neither a query nor a user may stand in it, since the index has it");
   if (index_unasked_value && !index_base_value)
     return tool_usage_error("--unasked: it is of --base");
+  int code = index_check_base(index_base_value);
+  if (code != TOOL_OK) return code;
   struct index_run *x = tool_alloc(1, sizeof *x);
-  int code = index_folder(index_out, x->folder);
+  code = index_folder(index_out, x->folder);
   x->n = (uint64_t)argc;
   x->file = tool_alloc(x->n, sizeof *x->file);
   for (uint64_t i = 0; code == TOOL_OK && i < x->n; i++) {

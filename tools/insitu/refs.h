@@ -237,9 +237,10 @@ static int refs_run(int argc, char **argv) {
   if (argc != 1) return tool_usage_error("name one directory of Parquet, or one JSON file");
   if (strstr(argv[0], "://"))
     return tool_usage_error("%s: only local references are read; fetch them first", argv[0]);
-  if (refs_base_value && !*refs_base_value) return tool_usage_error("--base: a URL is needed");
+  int code = index_check_base(refs_base_value);
+  if (code != TOOL_OK) return code;
   if (access(argv[0], R_OK)) return tool_fail("%s: %s; check the path", argv[0], strerror(errno));
-  int code = index_folder(refs_out, folder);
+  code = index_folder(refs_out, folder);
   r.folder = folder;
   r.f.name = tool_copy(argv[0]);
   if (code == TOOL_OK) code = refs_run_python(&r, argv[0]);
