@@ -498,6 +498,51 @@ static void many_steps(void **state) {
   support_remove(root);
 }
 
+/* ---- a plan of many ranks ---- */
+
+/* A trial with caches of four neighbours has each keep for itself what its rank uses: with room for
+ * all, a chunk is found that an epoch before gave the same rank. The late ones are 32 to 37. */
+static void many_ranks(void **state) {
+  (void)state;
+  const char *root = support_path("ranks");
+  static const int32_t ranks[] = {0, 70, 127};
+  const char *meta = "{\"zarr_format\": 2, \"shape\": [4096, 64], \"chunks\": [1, 64], \"dtype\": "
+                     "\"<f4\", \"compressor\": null, \"fill_value\": 0, \"order\": \"C\", "
+                     "\"filters\": null}";
+  char path[400];
+  mkdir(root, 0700);
+  snprintf(path, sizeof path, "%s/a", root);
+  mkdir(path, 0700);
+  snprintf(path, sizeof path, "%s/a/.zarray", root);
+  support_write(path, meta, strlen(meta));
+  for (int i = 0; i < 3; i++) {
+    insitu_variable v = {.label = "x", .path = "a"};
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = &v,
+        .n_variables = 1,
+        .batch_size = 1,
+        .plan_only = 1,
+        .rank = ranks[i],
+        .world = 128,
+        .seed = 9,
+        .split = {{.fraction = 1}},
+        .cache_memory = 1u << 20};
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter_desc pass = {.api = INSITU_API, .order = INSITU_SHUFFLED};
+    insitu_plan p;
+    insitu_error err;
+    assert_int_equal(insitu_loader_plan(ld, &pass, &p, &err), INSITU_OK);
+    insitu_loader_close(&ld);
+    double late = 1 - pow(127. / 128, 34.5);
+    print_message(
+        "    rank %d: %.4f, later %.4f of %.4f\n", ranks[i], p.hit_rate, p.late_hit_rate, late);
+    assert_true(fabs(p.late_hit_rate / late - 1) < 0.2);
+    assert_true(p.hit_rate > 0.01 && p.hit_rate < 0.04); /* 3 / 128 */
+  }
+  support_remove(root);
+}
+
 /* ---- what does not fit ---- */
 
 static void refused(void **state) {
@@ -671,6 +716,6 @@ static void others(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn), cmocka_unit_test(optima),
       cmocka_unit_test(pauses), cmocka_unit_test(many_steps), cmocka_unit_test(damaged_aside),
-      cmocka_unit_test(others), cmocka_unit_test(refused)};
+      cmocka_unit_test(others), cmocka_unit_test(many_ranks), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
