@@ -1,6 +1,10 @@
 # There is no archive to download yet: spack builds a clone of the project. In a package repository of yours (spack repo create),
 # as insitubatch/package.py under its packages/:
 #   spack dev-build -d CLONE insitubatch@0.1.0        or, in an environment: spack develop -p CLONE insitubatch@0.1.0
+# Tried with spack 0.23.0.dev0 of June 2024 (dev-build with gcc 12; its repository had no package c, which the trial added): the
+# defaults, and +snappy+bzip2 with liburing and lz4 in a prefix of their own and the system's headers hidden. Compiler and
+# libraries were Debian 12's, as externals. Not tried: spack 1.0 and later, whose import below is only looked up in the packages
+# of July 2026; and libraries that spack builds.
 try:
     from spack_repo.builtin.build_systems.makefile import MakefilePackage  # spack 1.0 and later
 except ImportError:
@@ -41,4 +45,5 @@ class Insitubatch(MakefilePackage):
     def install(self, spec, prefix):
         names = ("zlib", "libdeflate", "bzip2", "snappy", "openssl")
         features = [name.upper() for name in names if f"+{name}" in spec]
-        make("install", f"PREFIX={prefix}", f"LIB_WITH={' '.join(features) or 'none'}")
+        # -o: tools/deps is left out, which would ask the system's package manager for what it does not find
+        make("install", "-o", "deps-build", f"PREFIX={prefix}", f"LIB_WITH={' '.join(features) or 'none'}")
