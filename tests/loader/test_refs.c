@@ -560,7 +560,7 @@ static void test_credentials(void **state) {
   }
 }
 
-/* Writes references whose urls are signed each in a way of its own, of `ways`, and `more` others. */
+/* Signs the urls of references, each in one of `ways`, and adds `more` that are signed otherwise. */
 static void sign(const char *path, unsigned ways, unsigned more, const char *base) {
   uint64_t n;
   char *json = (char *)refs_read(path, &n), *p = json;
@@ -580,8 +580,8 @@ static void sign(const char *path, unsigned ways, unsigned more, const char *bas
   assert_int_equal(fclose(f), 0);
   free(json);
 }
-/* Each signature is a store of its own, sends its own query, and ends with the archive, in the middle
- * of reads too. There are INSITU__MAX_PLACES of them at most, and no message tells one. */
+/* Each signature is a store of its own, sends its own query, and ends with the archive, in the
+ * middle of reads too. There are INSITU__MAX_PLACES of them at most, and no message tells one. */
 static void test_signed(void **state) {
   enum { WAYS = 3 };
   char base[300];
@@ -756,8 +756,8 @@ static void test_addresses_shared(void **state) {
   }
 }
 
-/* A part of the file tells what all of it takes: as much as the size that the server told is larger,
- * and where that makes no number, the largest. */
+/* A part of the file tells what all of it takes: as much more as the size that the server told is
+ * larger, and where that makes no number, the largest. */
 static void test_budget_told(void **state) {
   enum { HAVE = 1 << 20, DONE = 1 << 16 };
   static const struct {

@@ -85,7 +85,7 @@ static bool index_has_user(const char *url) {
   const char *host = strstr(url, "://");
   return host && !strncasecmp(url, "http", 4) && memchr(host + 3, '@', strcspn(host + 3, "/?#"));
 }
-/* Refuses a base whose text has a secret, or may have one: the index would keep it. An exit code. */
+/* Refuses a base whose text may have a secret, which the index would keep. An exit code. */
 static int index_check_base(const char *base) {
   if (!base) return TOOL_OK;
   if (!*base) return tool_usage_error("--base: a URL is needed");

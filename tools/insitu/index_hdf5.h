@@ -464,8 +464,9 @@ static bool hdf5_set_codecs(struct hdf5_scan *s, struct virtual_array *a, hid_t 
     insitu__text_buffer_free(&b);
     virtual_leave_out(s->v, s->f, a->path,
         "its filter %d (%s) is not decoded here; deflate, shuffle, fletcher32, bzip2, blosc and "
-        "zstd are: rewrite it with these (h5repack -f)",
-        id, id < 0 ? "damaged" : hdf5_filter_name(id));
+        "zstd are: rewrite it with these (h5repack -f SHUF -f GZIP=4 OLD NEW%s)",
+        id, id < 0 ? "damaged" : hdf5_filter_name(id),
+        id < H5Z_FILTER_RESERVED ? "" : "; HDF5_PLUGIN_PATH needs the filter's plugin");
     return false;
   }
   if (b.n) a->codecs = virtual_take(&b);
