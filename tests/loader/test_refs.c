@@ -560,7 +560,7 @@ static void test_credentials(void **state) {
   }
 }
 
-/* Signs the urls of references, each in one of `ways`, and adds `more` that are signed otherwise. */
+/* Signs the urls of references, each in one of `ways`, and adds `more`, signed otherwise. */
 static void sign(const char *path, unsigned ways, unsigned more, const char *base) {
   uint64_t n;
   char *json = (char *)refs_read(path, &n), *p = json;
