@@ -21628,7 +21628,8 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  *                           and the length of the read; or of a decoded chunk's number in its
  *                           object, its length and its form, see struct insitu__zarr_array
  *   DIR/tmp/...             files that are being written; only their maker touches young ones
- *   DIR/ranks               what the ranks of a run tell each other, see struct insitu__disk_slot
+ *   DIR/ranks               what the ranks of a run tell each other, see struct insitu__disk_slot;
+ *                           a rank locks bytes of it for the chunks that it is reading
  *
  * The life of an entry:
  *
@@ -21706,9 +21707,16 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  * attempts to find such, where others removed those that were known. */
 #define INSITU__DISK_VICTIMS 8
 /* Entries that a rank looks at to find one that goes, and tells the others of. */
-#define INSITU__DISK_LATE 7
+#define INSITU__DISK_LATE 15
 /* Ranks in DIR/ranks; where a node has more, some are not heard of. */
 #define INSITU__DISK_SLOTS 64
+/* Chunks of a loader that others may wait for at once, at most: the kernel looks through all locks
+ * of a file for each that is taken. */
+#define INSITU__DISK_CLAIMS 64
+/* Nanoseconds between two looks whether another rank has read a chunk, at least; and for which it
+ * is waited for, at most. */
+#define INSITU__DISK_LOOK (INT64_C(200) * 1000)
+#define INSITU__DISK_PATIENCE (INT64_C(1000) * 1000000)
 /* The bytes of the marker that locks are taken on. Behind the last, each rank of a run has one. */
 enum { INSITU__DISK_LOCK_OPEN, INSITU__DISK_LOCK_EVICT, INSITU__DISK_LOCK_USED };
 #define INSITU__DISK_LOCK_RANKS (INT64_C(1) << 40)
@@ -21763,6 +21771,7 @@ struct insitu__disk_use {
   uint64_t origin; /* the time of row 0 of epoch 0 by that clock */
   uint64_t array, chunk;
   const void *user; /* an iterator */
+  bool shared;      /* other ranks read such chunks, too */
 };
 
 /* An entry that is used late: in rows of a rank since row 0 of epoch 0, which all ranks of a run
@@ -21779,9 +21788,10 @@ struct insitu__disk_lates {
 
 /* DIR/ranks has one of each rank, at its number, in this machine's byte order. A rank of several
  * knows a part of the entries: what it wrote or used itself. The last of these alone comes too
- * early too often: of 126 entries 4 ranks then find 0.513, where 0.537 can be found, and with these
- * slots 0.527. Written under the lock of the count. Only hints: what a killed process left names
- * entries that are not there, or costs one that is. */
+ * early too often: of 126 entries 4 ranks then find 0.513, where 0.537 can be found, and 0.536 with
+ * these slots and with waiting for chunks that another rank reads. Written under the lock of the
+ * count. Only hints: what a killed process left names entries that are not there, or costs one that
+ * is. */
 struct insitu__disk_slot {
   uint64_t run; /* a hash of the store's name and the number of ranks */
   struct insitu__disk_late late[INSITU__DISK_LATE];
@@ -21818,7 +21828,9 @@ struct insitu__disk {
   struct insitu__disk_read *idle;   /* for the next reads */
   int64_t write_again, evict_again; /* by insitu__base_now: nothing is tried before */
   bool evicting, complained;
-  uint64_t freed; /* by the eviction that is running; its worker's until it ends */
+  uint64_t freed;  /* by the eviction that is running; its worker's until it ends */
+  unsigned claims; /* reads in flight that others may wait for */
+  int64_t took;    /* ns from such a read's miss to its end, on average */
 
   /* Any thread's. */
   atomic_uint_least64_t owed; /* bytes to be given back with the next change of the count */
@@ -21863,6 +21875,7 @@ struct insitu__disk_read {
   bool found, intact; /* there is a file; its checksum is right */
   bool none;          /* there was none */
   bool twice;         /* now there is one, which another read wrote meanwhile */
+  int64_t claimed;    /* since when other ranks may wait for it, see insitu__base_now; 0: not */
   bool parsed;        /* its header is right, and `entry` what it says */
   bool asks;          /* a decoded chunk: a read revalidates its entry */
   bool member;        /* it comes from a member of a zip file, whose reads tell no version */
@@ -22735,9 +22748,26 @@ static struct insitu__disk_read *insitu__disk_read_begin(struct insitu__disk *d,
   return r;
 }
 
+/* Locks or unlocks the byte of DIR/ranks that stands for a read's entry; that of another entry is
+ * the same most unlikely. 0 or errno. */
+static int insitu__disk_claim(const struct insitu__disk_read *r, int type) {
+  uint64_t h[2];
+  insitu__disk_name(&r->id, h);
+  struct flock l = {.l_type = (short)type, .l_whence = SEEK_SET, .l_len = 1};
+  l.l_start = (off_t)(h[0] >> 2);
+  return fcntl(r->disk->ranksfd, F_OFD_SETLK, &l) ? errno : 0;
+}
+
 /* A zero is fine. */
 static void insitu__disk_read_end(struct insitu__disk_read *r) {
   if (!r) return;
+  if (r->claimed) {
+    struct insitu__disk *d = r->disk;
+    (void)insitu__disk_claim(r, F_UNLCK);
+    d->took += (insitu__base_now() - r->claimed - d->took) / 8;
+    d->claims--;
+    r->claimed = 0;
+  }
   r->next = r->disk->idle;
   r->disk->idle = r;
 }
@@ -22818,6 +22848,32 @@ static bool insitu__disk_chunk_is_there(const struct insitu__store *s, const cha
   if (!insitu__disk_chunk_id(s, key, number, form, bytes, own, &id)) return false;
   insitu__disk_path(&id, path);
   return !faccessat((s->base ? s->base : s)->front->dirfd, path, F_OK, 0);
+}
+
+/* There is no entry, and the chunk will be read: other ranks that want it meanwhile may wait for
+ * that. Where one is already reading it, waits until it has kept it, failed or was killed, which
+ * frees its lock; but not much longer than reading it here takes, for that rank may stand still.
+ * Nobody waits who holds such a lock of the same chunk, and a chunk waits for no other. True: the
+ * entry may be there now. */
+static bool insitu__disk_chunk_wait_await(struct insitu__disk_read *r) {
+  struct insitu__disk *d = r->disk;
+  if (!r->use.shared || d->ranksfd < 0 || d->claims >= INSITU__DISK_CLAIMS) return false;
+
+  int64_t begin = insitu__base_now(), now = begin, look = d->took / 8, patience = 4 * d->took;
+  if (look < INSITU__DISK_LOOK) look = INSITU__DISK_LOOK;
+  if (patience < 32 * look) patience = 32 * look;
+  if (patience > INSITU__DISK_PATIENCE) patience = INSITU__DISK_PATIENCE;
+  bool waited = false;
+  d->claims++;
+  for (int error; (error = insitu__disk_claim(r, F_WRLCK)); now = insitu__base_now()) {
+    bool taken = error == EAGAIN || error == EACCES;
+    waited = true;
+    if (taken && now - begin < patience && insitu__reactor_sleep_await(d->reactor, look)) continue;
+    d->claims--;
+    return false;
+  }
+  r->claimed = now;
+  return waited;
 }
 
 /* Reads the entry to where the chunk goes. INSITU_OK: there is one of what the store has; whether
@@ -49505,6 +49561,8 @@ static bool insitu__tile_disk_hit_await(struct insitu__loader_tile *t) {
 static insitu_status insitu__tile_disk_find_await(struct insitu__loader_tile *t) {
   if (!t->disk || t->anew) return INSITU_TIMEOUT;
   insitu_status status = insitu__disk_chunk_find_await(t->disk, &t->error);
+  if (status == INSITU_TIMEOUT && t->disk->none && insitu__disk_chunk_wait_await(t->disk))
+    status = insitu__disk_chunk_find_await(t->disk, &t->error);
   if (!status && !insitu__tile_disk_hit_await(t)) return INSITU_TIMEOUT;
   return status;
 }
@@ -51597,6 +51655,7 @@ static void insitu__pass_disk_use(insitu_iter *it, struct insitu__loader_tile *t
   t->use.chunk = t->chunk;
   t->use.user = it;
   t->use.origin = c->before;
+  t->use.shared = c->node.n > c->own.n;
   t->use.next =
       insitu__decoded_next(c, &it->plan, t->order, t->array, t->chunk, now, &t->window, true);
 }

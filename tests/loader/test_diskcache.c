@@ -494,6 +494,39 @@ static void killed(void **state) {
   support_remove(dir);
 }
 
+/* A rank that stands still while others may wait for what it reads, and nonsense where ranks tell
+ * each other what they keep: the others go on, with the right bytes. */
+static void stopped(void **state) {
+  (void)state;
+  const char *root = make_archive("stopped", true), *dir = support_path("stopped_cache");
+  insitu_loader_desc d = desc_of(root, NULL);
+  insitu_loader *ld[2];
+  insitu_stats st;
+  uint64_t want[2];
+  d.world = 2;
+  for (d.rank = 0; d.rank < 2; d.rank++) want[d.rank] = run(&d, 1, &st);
+  d.cache_dir = dir;
+  d.cache_decoded = 1;
+  d.cache_budget = 80000 + support_below(100000);
+  for (d.rank = 0; d.rank < 2; d.rank++) ld[d.rank] = open_or_fail(&d);
+
+  char path[600], noise[8000];
+  struct flock all = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+  snprintf(path, sizeof path, "%s/ranks", dir);
+  int fd = open(path, O_RDWR);
+  assert_true(fd >= 0 && !fcntl(fd, F_OFD_SETLK, &all));
+  for (int i = 0; i < 4; i++) {
+    for (size_t k = 0; k < sizeof noise; k++) noise[k] = (char)support_below(256);
+    assert_true(pwrite(fd, noise, sizeof noise, 0) == sizeof noise);
+    assert_true(epochs_of(ld[i % 2], 1) == want[i % 2]);
+  }
+  assert_true(stats_of(ld[0]).disk_written > 0);
+  close(fd);
+  for (int r = 0; r < 2; r++) insitu_loader_close(&ld[r]);
+  support_remove(root);
+  support_remove(dir);
+}
+
 /* ---- a disk that is full, a directory that is read only ---- */
 
 static void unwritable(void **state) {
@@ -629,10 +662,10 @@ static void beside_plan(const struct disk_case *c) {
   double rate = (double)hits / (double)reads;
   print_message("    %d of %d ranks, room for %.2f: found %.3f, printed %.3f, written %.3f\n",
       (int)c->sharing, (int)c->world, c->share, rate, printed, (double)written / (double)reads);
-  /* Of 60 units of a rank several are in flight, which others do not find yet: with 5,000 chunks 4
-   * ranks find 0.544 of 0.547. Where ranks do not know what others keep,
-   * it is 0.945 here. */
-  assert_true(rate / printed > (c->sharing > 1 && c->offset ? 0.95 : 0.99));
+  /* Ranks are not at the same row: one may already need what another has not yet. Where they did
+   * not know what others keep and read, they found 0.945 of it here; now 0.986 to 0.996, and with
+   * five times as many chunks 1.000. */
+  assert_true(rate / printed > (c->sharing > 1 && c->offset ? 0.965 : 0.99));
   assert_true(rate / printed < 1.01);
   support_remove(dir);
   support_remove(root);
@@ -705,6 +738,7 @@ int main(void) {
       cmocka_unit_test(forms),
       cmocka_unit_test(offline),
       cmocka_unit_test(killed),
+      cmocka_unit_test(stopped),
       cmocka_unit_test(unwritable),
       cmocka_unit_test(expected),
       cmocka_unit_test(zipped_repository),

@@ -723,6 +723,70 @@ static void test_given_back_late(void **state) {
   }
 }
 
+/* Makes a file of one block in the place of an entry. */
+static void make_entry(struct loader *l, const char *dir, const uint64_t name[2]) {
+  char path[700], place[INSITU__DISK_PATH];
+  uint64_t used;
+  insitu__disk_name_path(name, place);
+  snprintf(path, sizeof path, "%s/%s", dir, place);
+  support_write(path, "x", 1);
+  assert_int_equal(insitu__disk_reserve(&l->disk, NULL, INSITU__DISK_BLOCK, &used), 0);
+}
+static bool has_entry(struct loader *l, const uint64_t name[2]) {
+  char place[INSITU__DISK_PATH];
+  insitu__disk_name_path(name, place);
+  return insitu__disk_charge_of(&l->disk, place);
+}
+/* For an entry that comes, those go that are used last, of any rank; none does where all that may
+ * go make no room, nor for one that another rank wrote meanwhile. */
+static void test_room(void **state) {
+  (void)state;
+  enum { BUDGET = 40 * INSITU__DISK_BLOCK };
+  static const uint64_t name[4][2] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}};
+  const char *dir = fresh("room");
+  struct loader l;
+  struct insitu__disk_slot slot = {.late = {{{3, 3}, 40}, {{9, 9}, 90}}};
+  struct insitu__disk_read *r = calloc(1, sizeof *r);
+  const struct insitu__disk_lates late = {10, {{{1, 1}, 20}, {{2, 2}, 30}, {{3, 3}, 5}}};
+  uint64_t used;
+  server_reset(STRONG);
+  loader_open(&l, any_mode(), dir, BUDGET, false);
+  insitu__disk_join(&l.disk, 0, 2);
+  insitu__disk_name_path((const uint64_t[2]){7, 7}, r->path);
+  for (int i = 0; i < 4; i++) make_entry(&l, dir, name[i]);
+  assert_int_equal(insitu__disk_reserve(&l.disk, NULL, 0, &used), 0);
+  uint64_t rest = BUDGET - used;
+  assert_int_equal(insitu__disk_reserve(&l.disk, NULL, rest, &used), 0);
+
+  r->late = late;
+  assert_int_equal(insitu__disk_reserve(&l.disk, r, INSITU__DISK_BLOCK, &used), 0);
+  assert_true(!has_entry(&l, name[1]) && has_entry(&l, name[0]) && has_entry(&l, name[2]));
+  assert_true(!r->late.entry[1].next && r->late.entry[0].next == 20);
+  r->late = late;
+  assert_int_equal(insitu__disk_reserve(&l.disk, r, 2 * INSITU__DISK_BLOCK, &used), -1);
+  assert_true(has_entry(&l, name[0]) && has_entry(&l, name[2]));
+  assert_true(!r->late.entry[1].next && r->late.entry[0].next == 20);
+
+  /* what another rank tells of; a slot of another run tells nothing */
+  for (int same = 0; same < 2; same++) {
+    slot.run = l.disk.run + !same;
+    assert_true(pwrite(l.disk.ranksfd, &slot, sizeof slot, sizeof slot) == sizeof slot);
+    r->late = late;
+    int status = insitu__disk_reserve(&l.disk, r, 2 * INSITU__DISK_BLOCK, &used);
+    assert_int_equal(status, same ? 0 : -1);
+    assert_true(has_entry(&l, name[0]) == !same && has_entry(&l, name[2]) == !same);
+  }
+  assert_true(has_entry(&l, name[3]));
+  insitu__disk_give_back(&l.disk, INSITU__DISK_BLOCK);
+  insitu__disk_name_path(name[3], r->path);
+  r->none = true;
+  uint64_t before = counted(dir);
+  assert_int_equal(insitu__disk_reserve(&l.disk, r, INSITU__DISK_BLOCK, &used), 0);
+  assert_true(r->twice && counted(dir) == before);
+  free(r);
+  loader_close(&l);
+}
+
 static void give_up(const insitu_error *err) { /* in a child */
   fprintf(stderr, "%s\n", err->message);
   _exit(3);
@@ -1447,6 +1511,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_vanished),
       cmocka_unit_test_teardown(test_killed_renaming, not_renamed),
       cmocka_unit_test(test_replaced),
+      cmocka_unit_test(test_room),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
