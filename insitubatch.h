@@ -22477,15 +22477,15 @@ static bool insitu__disk_went(const struct insitu__disk_read *r) {
   return any;
 }
 
-/* Writes the entry. Where there is no room, and nothing is left of other runs, what is used later
- * goes for it. */
+/* Writes the entry. Where there is no room, what is used later goes for it: also while an eviction
+ * looks for what is left of other runs, for on a busy machine that may take an epoch, and ranks do
+ * it one after the other. Where nothing was kept meanwhile, 0.479 was found in place of 0.498. */
 static void insitu__disk_place_await(struct insitu__disk_read *r) {
   struct insitu__disk *d = r->disk;
   for (int i = 0; i < INSITU__DISK_VICTIMS; i++) {
     memset(&r->late, 0, sizeof r->late);
     if (d->order.order && r->use.next) d->order.last(d->order.order, &r->use, &r->late);
     else r->late.before = UINT64_MAX;
-    if (d->evicting || insitu__base_now() >= d->evict_again) r->late.before = UINT64_MAX;
     insitu__reactor_work_await(d->reactor, insitu__disk_write_job, r);
     if (!insitu__disk_went(r) || r->error >= 0) break;
   }

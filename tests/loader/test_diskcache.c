@@ -663,9 +663,9 @@ static void beside_plan(const struct disk_case *c) {
   print_message("    %d of %d ranks, room for %.2f: found %.3f, printed %.3f, written %.3f\n",
       (int)c->sharing, (int)c->world, c->share, rate, printed, (double)written / (double)reads);
   /* Ranks are not at the same row: one may already need what another has not yet. Where they did
-   * not know what others keep and read, they found 0.945 of it here; now 0.986 to 0.996, and with
+   * not know what others keep and read, they found 0.945 of it here; now 0.983 to 0.996, and with
    * five times as many chunks 1.000. */
-  assert_true(rate / printed > (c->sharing > 1 && c->offset ? 0.965 : 0.99));
+  assert_true(rate / printed > (c->sharing > 1 && c->offset ? 0.95 : 0.99));
   assert_true(rate / printed < 1.01);
   support_remove(dir);
   support_remove(root);
