@@ -59553,6 +59553,14 @@ static uint64_t insitu__scan_depth(const insitu_loader *ld, uint64_t batch_bytes
   return insitu__base_max(2, insitu__base_max(ahead, threads));
 }
 
+static void insitu__scan_sizes(
+    const struct insitu__scan *run, const insitu_loader *ld, insitu_loader_desc *d) {
+  uint64_t row = 0;
+  for (uint64_t i = 0; i < ld->geometry.n_outputs; i++) row += ld->geometry.outputs[i].row_bytes;
+  d->batch_size = insitu__scan_batch_size(run, &ld->geometry, row);
+  if (!d->prefetch_depth) d->prefetch_depth = insitu__scan_depth(ld, d->batch_size * row);
+}
+
 /* Opens the loader without reading, to learn what there is, and then the one that reads. */
 static insitu_status insitu__scan_open(
     struct insitu__scan *run, insitu_variable *variables, insitu_error *err) {
@@ -59601,13 +59609,10 @@ static insitu_status insitu__scan_open(
     status = insitu__error_set(
         err, INSITU_E_NOMEM, "scan: no memory for its cells; give the process more memory");
   if (!status) {
-    uint64_t row = 0;
-    for (uint64_t i = 0; i < ld->geometry.n_outputs; i++) row += ld->geometry.outputs[i].row_bytes;
     run->total = ld->split.part[split].anchors;
     d.memory_budget = ld->config.memory_budget - ld->config.memory_budget / 4;
     run->room = ld->config.memory_budget / 4 / (INSITU__MOMENTS_BINS * sizeof(uint64_t));
-    d.batch_size = insitu__scan_batch_size(run, &ld->geometry, row);
-    if (!d.prefetch_depth) d.prefetch_depth = insitu__scan_depth(ld, d.batch_size * row);
+    insitu__scan_sizes(run, ld, &d);
     if (run->state.world > 1) {
       samples = insitu__scan_samples(run, ld, &run->total);
       if (!samples && run->total)
