@@ -113,9 +113,9 @@ for c in $compilers; do
     for std in c++17 c++20; do compile "declarations" "$x" "-std=$std -pedantic $warnings" -c declare.cpp -o declare_cpp.o; done
   fi
   # What gcc warns of depends on the level; clang's warnings do not. The last object is linked below, without optional libraries.
-  case $c in clang*) optimized="-O3 -Wmisleading-indentation" ;; *)
+  case $c in clang*) optimized="-O1 -Wmisleading-indentation" ;; *)
     compile "implementation" "$c" "$gnu $warnings -O3 $features -Wmisleading-indentation" -c implement.c -o implement.o
-    optimized=-O2
+    optimized=-O1
     ;;
   esac
   compile "implementation" "$c" "$gnu $warnings $optimized" -c implement.c -o implement.o
@@ -154,7 +154,7 @@ for c in $compilers; do
 
   echo 'int main(void) { return 0; }' >trivial.c
   if $c -O2 -flto trivial.c -o trivial >log 2>&1; then
-    compile "-flto" "$c" "$gnu -O1 -flto $warnings" implement.c use.c -o lto $libs
+    compile "-flto" "$c" "$gnu -O0 -flto $warnings" implement.c use.c -o lto $libs
     run lto
     compile "-flto, INSITU_STATIC in two units" "$c" "$gnu -O0 -flto $warnings" static_one.c static_two.c static_main.c \
       -o lto_static $libs
@@ -265,7 +265,7 @@ if have $cross && echo '#include <stdio.h>' | $cross -E - >/dev/null 2>&1; then
   for header in /usr/include/openssl/*.h /usr/include/"$($gcc -dumpmachine)"/openssl/*.h; do
     [ ! -e "$header" ] || ln -sf "$header" headers/openssl/
   done
-  compile "aarch64" $cross "$gnu -O2 $warnings $features -isystem headers" -c implement.c -o arm.o
+  compile "aarch64" $cross "$gnu -O0 $warnings $features -isystem headers" -c implement.c -o arm.o
   compile "aarch64, no ring" $cross "$gnu -O0 $warnings -DINSITU_NO_URING -isystem headers" -c implement.c -o arm.o
 else
   skip "aarch64: no $cross with its C library's headers"

@@ -163,7 +163,7 @@ for c in $cc gcc-11 clang; do
 done
 
 # What the smallest program prints is the same for every compiler and C library.
-check "01_hello with $cc" $cc -O1 -I. examples/01_hello.c -o "$work/hello" $libs && "$work/hello" >"$work/hello.out"
+check "01_hello with $cc" $cc -O0 -I. examples/01_hello.c -o "$work/hello" $libs && "$work/hello" >"$work/hello.out"
 same() { # name, program: prints what 01_hello printed
   check "$1" sh -c "'$2' >'$work/other.out' && cmp '$work/hello.out' '$work/other.out'"
 }
@@ -171,13 +171,13 @@ same() { # name, program: prints what 01_hello printed
 # ---- gcc 11, with those headers
 
 if command -v gcc-11 >/dev/null 2>&1; then
-  for mode in "-O3 $features" "-O0 -DINSITU_NO_URING -DINSITU_NO_CURL" "-O1 -march=x86-64-v3"; do
+  for mode in "-O3 $features" "-O0 -DINSITU_NO_URING -DINSITU_NO_CURL" "-O0 -march=x86-64-v3"; do
     case $mode in *x86*) [ "$(uname -m)" = x86_64 ] || continue ;; esac
     check "gcc 11: compiles with $mode" gcc-11 $gnu $warnings $mode -I. -c "$work/implement.c" -o "$work/gcc11.o"
   done
   for test in $TESTS; do
     check "gcc 11, liburing 2.1, curl 7.76: $test is built" gcc-11 $gnu $old -I. -Itests -Itests/support -Itests/cudasim \
-      $features -DINSITU_STATIC -O1 -g1 -o "$work/$test" tests/*/"$test.c" -lcmocka $libs $feature_libs &&
+      $features -DINSITU_STATIC -O0 -g1 -o "$work/$test" tests/*/"$test.c" -lcmocka $libs $feature_libs &&
       check "gcc 11, liburing 2.1, curl 7.76: $test" "$work/$test"
   done
 else
@@ -250,7 +250,7 @@ END
     check "musl: system calls" "$work/calls" "$work/calls.dir"
   check "musl: 01_hello is built, static, without io_uring and curl" $musl -static -O0 -DINSITU_NO_URING -DINSITU_NO_CURL \
     examples/01_hello.c -o "$work/hello_epoll" $statics && same "musl: 01_hello reads an archive" "$work/hello_epoll"
-  check "musl: 01_hello is built, static, with io_uring" $musl -static -O1 -DINSITU_NO_CURL examples/01_hello.c \
+  check "musl: 01_hello is built, static, with io_uring" $musl -static -O0 -DINSITU_NO_CURL examples/01_hello.c \
     -o "$work/hello_uring" $statics && same "musl: 01_hello reads an archive, over io_uring where the kernel allows it" \
     "$work/hello_uring"
 fi

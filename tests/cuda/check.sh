@@ -110,7 +110,7 @@ while IFS='|' read -r version include lib nvcc; do
   done
 done <"$work/toolkits"
 for c in $compilers; do # what depends on other macros: with the last headers, which are the newest
-  for mode in "-O1 -DNDEBUG" "-O0 -DINSITU_DEBUG -DINSITU_NO_URING -DINSITU_NO_CURL"; do
+  for mode in "-O0 -DNDEBUG" "-O0 -DINSITU_DEBUG -DINSITU_NO_URING -DINSITU_NO_CURL"; do
     compile "implementation, $c" $c $mode $cuda -DINSITU_IMPLEMENTATION -x c -c insitubatch.h -o "$work/mode.o"
   done
 done

@@ -399,8 +399,8 @@ static void test_errors(void **state) {
   static const cudaError_t errors[] = {
       cudaErrorMemoryAllocation, cudaErrorLaunchFailure, cudaErrorIllegalAddress};
   (void)state;
-  EACH_MODE (m)
-    for (unsigned e = 0; e < sizeof errors / sizeof *errors; e++) {
+  for (unsigned e = 0; e < sizeof errors / sizeof *errors; e++)
+    EACH_MODE_BY_TURNS (m, (int)e) {
       uint64_t failed = 0, ended = 0;
       for (uint64_t n = 1;; n += 1 + n / 16) {
         struct run r = {.mode = m, .style = (int)(n % STYLES), .epochs = 2};

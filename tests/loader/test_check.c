@@ -9,8 +9,8 @@
 #define TEST_DATA "tests/data"
 #endif
 
-#if defined(__SANITIZE_THREAD__)
-enum { PART = 4 }; /* a quarter of it is enough to look for races in */
+#if SUPPORT_SANITIZED
+enum { PART = 4 }; /* a quarter of it is enough for a sanitizer */
 #else
 enum { PART = 1 };
 #endif

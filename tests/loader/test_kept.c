@@ -230,7 +230,7 @@ static void parts(void **state) {
   const insitu_variable shown[] = {{.label = "x", .path = "x", .steps = far, .n_steps = 3},
       {.label = "y", .path = "x", .offset = 1, .select = "lon=[100:700]"}};
   uint64_t fewer = 0;
-  for (int round = 0; round < 12; round++) {
+  for (int round = 0; round < (support_slow() ? 5 : 12); round++) {
     const char *root = support_path("parts");
     uint64_t rows = 16 + support_below(17);
     struct support_array x = {.name = "x",
@@ -271,7 +271,8 @@ static void parts(void **state) {
     }
     support_remove(root);
   }
-  assert_true(fewer > 2); /* of 12; how many depends on the draws, and on who comes first */
+  /* of 12 rounds, or 5; how many depends on the draws, and on who comes first */
+  assert_true(fewer > (support_slow() ? 0 : 2));
 }
 
 /* Damaged chunks: the same batches come before the error, and fill is the same. */

@@ -195,10 +195,9 @@ static void pairs_and_levels(void **state) {
   (void)state;
   for (int kind = 0; kind < KINDS; kind++) {
     make(kind);
-    for (int m = 0; m < MODES; m++)
-      if (mode_usable(m))
-        for (int level = -1; level < LEVELS; level += getenv("TEST_VALGRIND") ? LEVELS : 1)
-          for (int32_t a = INSITU_SCATTER; a <= INSITU_GATHER; a++) run(kind, level, m, a);
+    for (int level = -1; level < LEVELS; level += getenv("TEST_VALGRIND") ? LEVELS : 1)
+      EACH_MODE_BY_TURNS (m, kind + level + 1)
+        for (int32_t a = INSITU_SCATTER; a <= INSITU_GATHER; a++) run(kind, level, m, a);
   }
 }
 

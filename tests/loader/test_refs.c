@@ -186,7 +186,7 @@ static void test_equal(void **state) {
     static const char *const files[] = {"refs.json", "flat.json", "refs.insitu"};
     for (int f = 0; f < 3; f++) {
       snprintf(key, sizeof key, "%s/%s", name, files[f]);
-      EACH_MODE (m) {
+      EACH_MODE_BY_TURNS (m, k + f) {
         insitu_loader_desc d = desc_of(file_of(name, files[f]), m);
         read_all(&d, &kinds[k]);
         d.url = server_url(server, key);

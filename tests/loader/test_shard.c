@@ -701,7 +701,7 @@ static void test_whole_and_parts(void **state) {
         .zstd = kind & 2,
         .index_first = kind & 1,
         .gap = 8};
-    EACH_MODE (m) {
+    EACH_MODE_BY_TURNS (m, kind) {
       support_make(root, &a);
       for (int whole = 0; whole < 2; whole++) {
         if (whole) wrap(root, &a);
@@ -822,7 +822,7 @@ static void test_index_once(void **state) {
     a.index_crc = kind & 2;
     a.zstd = kind == 3;
     support_make(root, &a);
-    EACH_MODE (m)
+    EACH_MODE_BY_TURNS (m, kind)
       for (uint64_t inflight = 1u << 2 * kind; inflight <= 512; inflight *= 64) {
         insitu_loader_desc d = all_at_once(root, m, 64);
         d.max_inflight = inflight;
@@ -1191,7 +1191,7 @@ static void test_merging(void **state) {
     bool direct = !a.zstd && a.shape[2] * 4 >= INSITU__LOADER_DIRECT;
     uint64_t want =
         kinds[k].want ? kinds[k].want : runs(a.shape[1], bytes, a.gap, direct ? a.shape[0] : 1);
-    EACH_MODE (m) {
+    EACH_MODE_BY_TURNS (m, (int)k) {
       insitu_stats s = one_epoch(&a, root, m);
       assert_int_equal(s.reads, a.shape[1]);
       if (s.requests != want)
@@ -1239,7 +1239,7 @@ static void test_merging_in_a_bunch(void **state) {
     a.gap = kinds[k].gap;
     a.zstd = kinds[k].zstd;
     support_make(root, &a);
-    EACH_MODE (m) {
+    EACH_MODE_BY_TURNS (m, (int)k) {
       insitu_loader_desc d = all_at_once(root, m, ROWS);
       uint64_t got = requests_again(&a, &d);
       if (got && got != kinds[k].want)
@@ -1340,7 +1340,7 @@ static void test_merging_many_rows(void **state) {
   for (size_t k = 0; k < 4; k++) {
     struct support_array a = side_by_side(4, rows[k], INSITU__LOADER_DIRECT / 4);
     support_make(root, &a);
-    EACH_MODE (m) {
+    EACH_MODE_BY_TURNS (m, (int)k) {
       insitu_stats s = one_epoch(&a, root, m);
       uint64_t iovs = rows[k] < INSITU__LOADER_IOV ? rows[k] : 1;
       assert_int_equal(s.requests, runs(4, rows[k] * INSITU__LOADER_DIRECT, 0, iovs));
@@ -1472,7 +1472,7 @@ static void test_sharing(void **state) {
         .zstd = kind & 1,
         .big = kind & 2};
     support_make(root, &a);
-    EACH_MODE (m)
+    EACH_MODE_BY_TURNS (m, kind)
       for (int way = 0; way < 5; way += support_slow() ? 3 : 1) {
         uint64_t inflight = most[way];
         insitu_loader_desc d = all_at_once(root, m, 8);
@@ -1648,7 +1648,7 @@ static void test_nested_damaged(void **state) {
       {16, UINT64_MAX, 1}, /* not the length of a raw chunk */
       {64, 4, 0}};         /* fine: where it was */
   for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
-    EACH_MODE (m) {
+    EACH_MODE_BY_TURNS (m, (int)k) {
       unsigned char object[112];
       char path[600];
       for (uint64_t i = 0; i < 2; i++) {

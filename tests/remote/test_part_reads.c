@@ -255,7 +255,7 @@ static void first_rows(void **state) {
     for (int shards = 0; shards < 2; shards++) {
       if (support_slow() && shards == kind % 2) continue; /* in turns */
       make(kind, shards);
-      EACH_MODE (m)
+      EACH_MODE_BY_TURNS (m, kind)
         for (int far = 0; far < 2; far++) {
           if (getenv("TEST_VALGRIND") && (far + kind) % 2) continue;
           char what[80];
@@ -279,7 +279,7 @@ static void levels(void **state) {
   (void)state;
   for (int kind = 0; kind < KINDS; kind++) {
     make(kind, kind % 2);
-    EACH_MODE (m)
+    EACH_MODE_BY_TURNS (m, kind)
       for (int far = 0; far < 2; far++) {
         if (getenv("TEST_VALGRIND") && (far + kind) % 2) continue;
         char what[80];

@@ -1654,8 +1654,8 @@ static void test_cached_damage(void **state) {
 /* Replicas with ETags of their own, in front of which stands a cache. */
 static void test_cached_replicas(void **state) {
   (void)state;
-  EACH_MODE (m)
-    for (int a = 0; a < ARCHIVES; a++) {
+  for (int a = 0; a < ARCHIVES; a++)
+    EACH_MODE_BY_TURNS (m, a) {
       server_reset(server);
       support_remove(support_path("cache"));
       server_rule(

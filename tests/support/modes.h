@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include "support.h"
 #ifndef INSITU_NO_URING
 #include <liburing.h>
 #endif
@@ -16,15 +17,18 @@ static const struct {
     {"inline uring", INSITU_IO_URING, 1}, {"inline epoll", INSITU_IO_EPOLL, 1}};
 enum { URING, EPOLL, INLINE_URING, INLINE_EPOLL, MODES };
 
-/* Whether the kernel lets this process have an io_uring. */
+/* Whether the kernel lets this process have an io_uring. Asked once: a ring is dear to make. */
 static inline bool mode_uring(void) {
 #ifdef INSITU_NO_URING
   return false;
 #else
-  struct io_uring ring;
-  if (io_uring_queue_init(8, &ring, 0) < 0) return false;
-  io_uring_queue_exit(&ring);
-  return true;
+  static int known; /* 1: it does; -1: it does not */
+  if (!known) {
+    struct io_uring ring;
+    known = io_uring_queue_init(8, &ring, 0) < 0 ? -1 : 1;
+    if (known > 0) io_uring_queue_exit(&ring);
+  }
+  return known > 0;
 #endif
 }
 static inline bool mode_usable(int m) {
@@ -45,4 +49,17 @@ static inline int any_mode(void) {
 #define EACH_MODE(m)                                                                               \
   for (int m = 0; m < MODES; m++)                                                                  \
     if (mode_usable(m))
+
+/* Of a test that goes through many cases in each mode: all modes in a plain run; where code runs
+ * slowly, one mode a case, the next case the next mode. */
+static inline bool mode_has_turn(int m, int turn) {
+  int usable = 0, before = 0;
+  if (!mode_usable(m)) return false;
+  if (!support_slow()) return true;
+  EACH_MODE (other) usable++, before += other < m;
+  return before == turn % usable;
+}
+#define EACH_MODE_BY_TURNS(m, turn)                                                                \
+  for (int m = 0; m < MODES; m++)                                                                  \
+    if (mode_has_turn(m, turn))
 #endif

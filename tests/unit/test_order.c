@@ -16,6 +16,7 @@ static void *counted_realloc(void *p, size_t bytes) {
 #define INSITU_FREE(p) free(p)
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
+#include "support.h"
 
 #ifndef TEST_DATA
 #define TEST_DATA "tests/data"
@@ -513,7 +514,7 @@ static void check_classes(const struct insitu__order *o, const insitu_order_desc
 static void classes(void **state) {
   (void)state;
   uint64_t list[12], changed = 0, more = 0;
-  for (uint64_t round = 0; round < 600; round++) {
+  for (uint64_t round = 0; round < (uint64_t)support_rounds(600); round++) {
     random_state = round;
     insitu_order_desc d = any_classes(list, 6);
     d.sequential = round % 4 == 3;
@@ -544,7 +545,7 @@ static void classes(void **state) {
 /* A unit of very many anchors here and there, where the mean says nothing of what is near. */
 static void uneven_classes(void **state) {
   (void)state;
-  for (uint64_t round = 0; round < 60; round++) {
+  for (uint64_t round = 0; round < (uint64_t)support_rounds(60); round++) {
     random_state = round;
     uint64_t list[] = {1 + below(300), 1, 1 + below(4), 2000, 1 + below(50), 1 + below(9)};
     if (round & 1)
