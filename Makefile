@@ -398,7 +398,9 @@ FUZZ_FLAGS = $(TEST_FLAGS) -O1 -g1 -fsanitize=address,undefined
 $(BUILD)/fuzz/inside.o: $(BUILD)/inside/insitubatch.c
 	@mkdir -p $(@D)
 	clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -DINSITU_IMPLEMENTATION -c -o $@ $<
-$(BUILD)/fuzz_receipt $(BUILD)/fuzz_trace: $(wildcard tools/insitu/*.h)
+$(BUILD)/fuzz_inventory $(BUILD)/fuzz_netcdf3 $(BUILD)/fuzz_receipt $(BUILD)/fuzz_trace: $(wildcard tools/insitu/*.h)
+# Of the functions that the command's parts share, these call a few.
+$(BUILD)/fuzz_receipt $(BUILD)/fuzz_trace: private FUZZ_FLAGS += -Wno-unused-function -Wno-unneeded-internal-declaration
 $(BUILD)/fuzz_%: tests/fuzz/fuzz_%.c $(BUILD)/fuzz/inside.o $(BUILD)/inside/fuzz_%/insitubatch.h $(HEADERS)
 	@mkdir -p $(@D)
 	clang -I$(BUILD)/inside/fuzz_$* $(FUZZ_FLAGS) -fsanitize=fuzzer -o $@ $< $(BUILD)/fuzz/inside.o $(LIBS)
