@@ -70,7 +70,7 @@ VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_
   test_time test_tune test_moments test_opmath test_opmath_scalar, $(TESTS))
 # What .ci/run gives to Valgrind of these: parsers, codecs, coroutines, and a program for each way of a loader. All are for who has
 # touched more.
-VG_SLICE = test_part_reads test_shard test_kept test_blosc test_codec test_coro test_decoded test_filter \
+VG_SLICE = test_shard test_kept test_blosc test_codec test_coro test_decoded test_filter \
   test_fixed test_grib test_grids test_http test_icechunk test_json test_kerchunk test_list test_loader test_map test_ops \
   test_part test_parts test_reactor test_ring test_select test_state test_steps test_strings test_text test_zarr test_zip
 HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)

@@ -698,7 +698,7 @@ static bool slow(void) {
 }
 static int depth(void) {
   const char *text = getenv("FAULT_DEPTH");
-  return text ? atoi(text) : slow() ? 4 : 64;
+  return text ? atoi(text) : slow() ? 4 : 40;
 }
 /* Calls of one kind, each in turn; no more than `calls`, which becomes their number once it is
  * known. The specs that share a site take turns at them, but for the first calls in one mode. */

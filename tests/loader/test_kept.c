@@ -119,7 +119,7 @@ static insitu_status step(insitu_iter *const it[2], insitu_batch *b[2]) {
 /* Epochs, jumps, states that go from one assembly to the other, fewer steps, held batches. */
 static void drawn(void **state) {
   (void)state;
-  for (int round = 0; round < support_rounds(60); round++) {
+  for (int round = 0; round < support_rounds(40); round++) {
     const char *root = make_archive("drawn");
     insitu_loader *ld[2];
     insitu_iter *it[2];

@@ -262,7 +262,7 @@ static void epoch(const struct drawn *d, insitu_loader *ld, int32_t split, int64
 
 static void epochs(void **state) {
   (void)state;
-  int rounds = support_rounds(250);
+  int rounds = support_rounds(150);
   if (getenv("MAPS_N")) rounds = atoi(getenv("MAPS_N"));
   if (getenv("MAPS_SEED")) support_random_state = strtoull(getenv("MAPS_SEED"), NULL, 10);
   for (int round = 0; round < rounds; round++) {
@@ -551,7 +551,7 @@ static void space_epoch(const struct space *s, insitu_loader *ld, int32_t split,
 static void spaces(void **state) {
   (void)state;
   static struct space s;
-  int rounds = support_rounds(400);
+  int rounds = support_rounds(250);
   if (getenv("MAPS_N")) rounds = atoi(getenv("MAPS_N"));
   if (getenv("MAPS_SEED")) support_random_state = strtoull(getenv("MAPS_SEED"), NULL, 10);
   for (int round = 0; round < rounds; round++) {

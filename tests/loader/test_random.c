@@ -24,7 +24,7 @@
 #include "random_config.h"
 #include "random_walk.h"
 
-enum { SLICE = 1000, MAX_SECONDS = 120 };
+enum { SLICE = 600, MAX_SECONDS = 120 };
 
 /* ---- opening ---- */
 /* Where chunks cannot be kept, the loader is opened again without asking for that. */

@@ -449,7 +449,7 @@ static void test_estimated_cost(void **state) {
         struct insitu__plan p;
         struct insitu__order o;
         insitu_plan out;
-        uint64_t samples = few ? 1200000 : 2400000, touched;
+        uint64_t samples = 1200000, touched;
         make_geometry(&m, samples, 1, &cases[i].rows, 0);
         m.array[0].n_views = 2;
         m.view[0][1].delta = cases[i].other;

@@ -235,7 +235,7 @@ static void check_shares(struct sim *s, double seconds, const char *what) {
  * been there, and has settled at few requests. */
 static void four_share(void **state) {
   (void)state;
-  for (int i = support_slow() ? 7 : 0; i < 12; i += every(7)) {
+  for (int i = support_slow() ? 7 : 0; i < 12; i += 5) {
     struct world w = {.latency = i % 3 == 0   ? 0.005
                                  : i % 3 == 1 ? 0.05
                                               : 0.2,
