@@ -176,8 +176,8 @@ $(BUILD)/asan/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.
 
 # ---- tests ----------------------------------------------------------------------------------------------------------------------
 
-# Test programs at once: one more than there are cores, since many wait, where TEST_JOBS does not tell
-RUN = TEST_JOBS="$${TEST_JOBS:-$$(($(JOBS) + 1))}" tests/run
+# Test programs at once: two more than there are cores, since many wait, where TEST_JOBS does not tell
+RUN = TEST_JOBS="$${TEST_JOBS:-$$(($(JOBS) + 2))}" tests/run
 # $(call build_and,PROGRAMS,COMMAND): where a program does not compile, the others run all the same; it fails in any case
 build_and = $(MAKE) --no-print-directory -k -j$(JOBS) $(1); built=$$?; $(2) && [ $$built = 0 ]
 

@@ -2137,8 +2137,9 @@ typedef struct insitu_stats {
   uint64_t http_requests, retries, throttled, hedges, bytes_fetched;
   /* of cache_dir: reads, or decoded chunks, that it answered, and that it did not; bytes it gave */
   uint64_t disk_hits, disk_misses, disk_bytes;
-  /* entries that it wrote, and that it did not keep: cache_budget is spent on what was used since
-   * the loader was opened, or the directory cannot be written to now */
+  /* entries that it wrote; and those that it did not keep, or removed for others that are used
+   * sooner: cache_budget is spent on what was used since the loader was opened, or the directory
+   * cannot be written to now */
   uint64_t disk_written, disk_unkept;
   /* of cache_memory: uses of chunks that it answered, or that waited for a chunk that was being
    * read for it; other uses, each of which reads its chunk where rows show some of it */
@@ -21837,8 +21838,9 @@ struct insitu__disk {
   /* Reads served from the disk, and others; bytes of the former. */
   atomic_uint_least64_t hits, misses, bytes;
   atomic_uint_least64_t written, evicted, failed; /* entries; steps that failed */
-  atomic_uint_least64_t unkept; /* entries for which there was no room, or no writing now */
-  atomic_uint serial;           /* of names in tmp */
+  /* entries for which there was no room, or no writing now, or that gave their room to others */
+  atomic_uint_least64_t unkept;
+  atomic_uint serial; /* of names in tmp */
 };
 
 /* What an entry is of: a range of an object. Or, where form is not 0, of a decoded chunk of so many
@@ -22111,6 +22113,7 @@ static uint64_t insitu__disk_make_room(
     if (!charge || unlinkat(d->dirfd, path, 0)) continue;
     freed += charge;
     d->evicted++;
+    d->unkept++;
   }
   return freed;
 }

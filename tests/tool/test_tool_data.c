@@ -1030,10 +1030,10 @@ static void warms(void **state) {
   (void)state;
   const char *d = support_dir;
   assert_int_equal(
-      run_tool("mk '%s/warm.zarr' --shape 40,64,64 --chunks 4,64,64 --name t --data index", d), 0);
+      run_tool("mk '%s/warm.zarr' --shape 80,64,64 --chunks 4,64,64 --name t --data index", d), 0);
   assert_int_equal(
       run_tool("warm '%s/warm.zarr' --var t --cache-dir '%s/wc' --cache-decoded", d, d), 0);
-  assert_has(run_out, "32 of 32 samples read");
+  assert_has(run_out, "64 of 64 samples read");
   assert_has(run_out, " entries written");
   assert_false(strstr(run_out, "full") != NULL);
   assert_int_equal(run_tool("warm '%s/warm.zarr' --var t --cache-dir '%s/full' --cache-decoded "
