@@ -113,12 +113,12 @@ for c in $compilers; do
     for std in c++17 c++20; do compile "declarations" "$x" "-std=$std -pedantic $warnings" -c declare.cpp -o declare_cpp.o; done
   fi
   # What gcc warns of depends on the level; clang's warnings do not. The last object is linked below, without optional libraries.
-  case $c in clang*) optimized="-O1 -Wmisleading-indentation" ;; *)
-    compile "implementation" "$c" "$gnu $warnings -O3 $features -Wmisleading-indentation" -c implement.c -o implement.o
-    optimized=-O1
+  case $c in clang*) own=-Wmisleading-indentation ;; *)
+    compile "implementation" "$c" "$gnu $warnings -O2 $features -Wmisleading-indentation" -c implement.c -o implement.o
+    own=
     ;;
   esac
-  compile "implementation" "$c" "$gnu $warnings $optimized" -c implement.c -o implement.o
+  compile "implementation" "$c" "$gnu $warnings -O0 $own" -c implement.c -o implement.o
   # clang warns of all that it warns of at -O0 when it only parses, of functions that a mode leaves unused as well; gcc warns of
   # these only when it compiles.
   case $c in clang*) parse='-fsyntax-only -Wmisleading-indentation' ;; *) parse= ;; esac
@@ -234,7 +234,8 @@ first() { # name, command of the compiler
   done
 }
 case $command in
-  "cc "*) first "README's program" "$gcc ${command#cc } -o program" ;;
+  # without optimization, which the demo has
+  "cc -O2 "*) first "README's program" "$gcc -O0 ${command#cc -O2 } -o program" ;;
   *)
     echo "'$command'" >log
     bad "README's command"

@@ -171,7 +171,7 @@ same() { # name, program: prints what 01_hello printed
 # ---- gcc 11, with those headers
 
 if command -v gcc-11 >/dev/null 2>&1; then
-  for mode in "-O3 $features" "-O0 -DINSITU_NO_URING -DINSITU_NO_CURL" "-O0 -march=x86-64-v3"; do
+  for mode in "-O2 $features" "-O0 -DINSITU_NO_URING -DINSITU_NO_CURL" "-O0 -march=x86-64-v3"; do
     case $mode in *x86*) [ "$(uname -m)" = x86_64 ] || continue ;; esac
     check "gcc 11: compiles with $mode" gcc-11 $gnu $warnings $mode -I. -c "$work/implement.c" -o "$work/gcc11.o"
   done
