@@ -21875,8 +21875,8 @@ struct insitu__disk_read {
   int64_t at;         /* when the server was asked, ns since 1970; 0: it was not */
   int error;          /* of a job; -1: the entry does not fit the budget */
   bool found, intact; /* there is a file; its checksum is right */
-  bool none;          /* there was none */
-  bool twice;         /* now there is one, which another read wrote meanwhile */
+  bool none;          /* the look for the file found none */
+  bool twice;         /* the file is there now: another read wrote it meanwhile */
   int64_t claimed;    /* since when other ranks may wait for it, see insitu__base_now; 0: not */
   bool parsed;        /* its header is right, and `entry` what it says */
   bool asks;          /* a decoded chunk: a read revalidates its entry */
@@ -22081,8 +22081,8 @@ static struct insitu__disk_late *insitu__disk_latest(const struct insitu__disk *
 }
 
 /* With the lock of the count: removes entries that count as `need` together, and returns what they
- * count as. 0: there are not as many that may go, and none was removed. In own, those that are no
- * more there went. */
+ * count as. 0: there are not as many that may go, and none was removed. In *own, `next` becomes 0
+ * for each entry that was looked at and is no longer there. */
 static uint64_t insitu__disk_make_room(
     struct insitu__disk *d, struct insitu__disk_lates *own, uint64_t need) {
   struct insitu__disk_slot slot[INSITU__DISK_SLOTS];
@@ -53565,7 +53565,7 @@ static insitu_status insitu__timeline_make(insitu_loader *ld, insitu_error *err)
   return INSITU_OK;
 }
 
-/* Opens it. */
+/* Makes it, and gives it to the reactor thread. */
 static insitu_status insitu__timeline_open(insitu_loader *ld, insitu_error *err) {
   struct insitu__loader_call call = {.loader = ld};
   if (!ld->config.trace || ld->config.plan_only) return INSITU_OK;
@@ -57768,7 +57768,7 @@ static bool insitu__moments_add64(
   if (!m) return true;
   if (at < 0) m = at > -64 ? m >> -at : 0;
   at = at < 0 ? 0 : at;
-  if (at >= 32 * (INSITU__MOMENTS_LIMBS - 4)) return m == 0;
+  if (at >= 32 * (INSITU__MOMENTS_LIMBS - 4)) return false;
   insitu__order_wide w = (insitu__order_wide)m << at % 32;
   for (int i = at / 32; w; i++, w >>= 32) {
     int64_t part = (int64_t)(uint32_t)w;
@@ -58406,7 +58406,8 @@ struct insitu__scan {
   uint64_t threads, back, begun, total; /* back: batches that differences reach back */
   int64_t first;                        /* samples below it are only there for differences */
   bool ordered;                         /* one sample axis: batches ascend */
-  uint64_t room, pages;                 /* pages of sketches that fit the budget; that there are */
+  bool own;             /* threads have moments of their own, which the budget has room for */
+  uint64_t room, pages; /* pages of the cells' sketches that fit the budget; that there are */
 
   pthread_mutex_t take, lock, hole_lock; /* take: to call the iterator, and for checkpoints */
   pthread_cond_t news;
@@ -58469,7 +58470,7 @@ enum { INSITU__SCAN_LONG = 16 };
 /* Begins with n elements of a cell. False: no memory. */
 static bool insitu__scan_begin(struct insitu__scan *run, struct insitu__scan_worker *w,
     struct insitu__moments *cell, uint64_t n) {
-  w->alone = n >= INSITU__SCAN_LONG * INSITU__MOMENTS_BLOCK;
+  w->alone = run->own && n >= INSITU__SCAN_LONG * INSITU__MOMENTS_BLOCK;
   if (!w->alone || w->cell == cell) return true;
   if (!insitu__scan_hand_in(run, w)) return false;
   w->cell = cell;
@@ -59507,6 +59508,9 @@ static insitu_status insitu__scan_iterate(
   run->back = insitu__base_ceil_div(most, d->batch_size);
   run->threads = insitu__base_min(run->loader->config.decode_threads, INSITU__SCAN_THREADS);
   if (d->inline_io) run->threads = 1;
+  uint64_t own = run->threads * INSITU__MOMENTS_PAGES;
+  run->own = own <= run->room / 2;
+  if (run->own) run->room -= own;
   run->n_slots = run->threads + run->back + 2;
   pass.max_held = (uint32_t)run->n_slots;
   run->loader->hole = insitu__scan_hole_found;

@@ -157,6 +157,13 @@ static void equal(bool wide, const void *x, const void *before, uint64_t n) {
   memset(&other, 0, sizeof other);
 }
 
+/* The table of neighbours is what its comment says it was made by. */
+static void neighbours(void **state) {
+  (void)state;
+  for (uint64_t i = 0; i < INSITU__MOMENTS_BLOCK; i += INSITU__MOMENTS_EVERY)
+    assert_int_equal(INSITU__MOMENTS_NEAR(i), i + insitu__order_mix(i) % INSITU__MOMENTS_EVERY);
+}
+
 /* The same bits as of elements that are copied to a block first. */
 static void in_place(void **state) {
   (void)state;
@@ -209,6 +216,7 @@ static void zeros(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(far_from_zero),
       cmocka_unit_test(every_index_is_seen), cmocka_unit_test(at_the_ends),
-      cmocka_unit_test(golden), cmocka_unit_test(in_place), cmocka_unit_test(zeros)};
+      cmocka_unit_test(golden), cmocka_unit_test(neighbours), cmocka_unit_test(in_place),
+      cmocka_unit_test(zeros)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
