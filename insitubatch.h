@@ -21629,7 +21629,7 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  *                           and the length of the read; or of a decoded chunk's number in its
  *                           object, its length and its form, see struct insitu__zarr_array
  *   DIR/tmp/...             files that are being written; only their maker touches young ones
- *   DIR/ranks               what the ranks of a run tell each other, see struct insitu__disk_slot;
+ *   DIR/ranks               what the ranks of a job tell each other, see struct insitu__disk_slot;
  *                           a rank locks bytes of it for the chunks that it is reading
  *
  * The life of an entry:
@@ -21709,8 +21709,13 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
 #define INSITU__DISK_VICTIMS 8
 /* Entries that a rank looks at to find one that goes, and tells the others of. */
 #define INSITU__DISK_LATE 15
-/* Ranks in DIR/ranks; where a node has more, some are not heard of. */
-#define INSITU__DISK_SLOTS 64
+/* Slots in DIR/ranks, one of each rank of a node; where it has more, some write over each other's.
+ */
+#define INSITU__DISK_SLOTS 1024
+/* Slots that are looked at to find an entry that goes, of 376 bytes each. Where more ranks share
+ * the directory, the next ones each time: the last of so many times INSITU__DISK_LATE entries is
+ * nearly the last of all. */
+#define INSITU__DISK_LOOKS 64
 /* Chunks of a loader that others may wait for at once, at most: the kernel looks through all locks
  * of a file for each that is taken. */
 #define INSITU__DISK_CLAIMS 64
@@ -21772,7 +21777,10 @@ struct insitu__disk_use {
   uint64_t origin; /* the time of row 0 of epoch 0 by that clock */
   uint64_t array, chunk;
   const void *user; /* an iterator */
-  bool shared;      /* other ranks read such chunks, too */
+  uint64_t run;     /* a hash of all that decides its order */
+  /* The ranks that share the directory, this one among them; ranks > 1: others read such chunks,
+   * too. */
+  uint64_t first, ranks;
 };
 
 /* An entry that is used late: in rows of a rank since row 0 of epoch 0, which all ranks of a run
@@ -21787,14 +21795,14 @@ struct insitu__disk_lates {
   struct insitu__disk_late entry[INSITU__DISK_LATE]; /* those without a name are none */
 };
 
-/* DIR/ranks has one of each rank, at its number, in this machine's byte order. A rank of several
- * knows a part of the entries: what it wrote or used itself. The last of these alone comes too
- * early too often: of 126 entries 4 ranks then find 0.513, where 0.537 can be found, and 0.536 with
- * these slots and with waiting for chunks that another rank reads. Written under the lock of the
- * count. Only hints: what a killed process left names entries that are not there, or costs one that
- * is. */
+/* DIR/ranks has one of each rank, see insitu__disk_slot_of, in this machine's byte order. A rank of
+ * several knows a part of the entries: what it wrote or used itself. The last of these alone comes
+ * too early too often: of 126 entries 4 ranks then find 0.513, where 0.537 can be found, and 0.536
+ * with these slots and with waiting for chunks that another rank reads. Written under the lock of
+ * the count. Only hints: what a killed process left names entries that are not there, or costs one
+ * that is. They count for iterators with the same order alone: others have other times. */
 struct insitu__disk_slot {
-  uint64_t run; /* a hash of the store's name and the number of ranks */
+  uint64_t run, rank; /* of insitu__disk_use; the rank that wrote it */
   struct insitu__disk_late late[INSITU__DISK_LATE];
 };
 
@@ -21818,11 +21826,12 @@ struct insitu__disk {
   uint64_t seed;                   /* of hashes and of names in tmp */
   int64_t opened;                  /* ns since 1970 */
   int dirfd, markerfd, ranksfd;    /* -1: not open */
-  uint64_t run, rank;              /* of struct insitu__disk_slot: its run, and its number */
+  uint64_t job, rank;              /* a hash of what all ranks of a job have alike; the own rank */
   bool read_only;
   struct insitu__disk_order order;
 
   pthread_mutex_t lock; /* with the lock of the count, among this loader's threads */
+  uint64_t turn;        /* under it: ranks whose slots were looked at, of many */
 
   /* The reactor thread's. */
   struct insitu__store_seen *known; /* what was confirmed since the loader was opened */
@@ -22061,16 +22070,39 @@ static uint64_t insitu__disk_charge_of(const struct insitu__disk *d, const char 
   return insitu__disk_charge((uint64_t)info.st_size);
 }
 
+/* The number of a rank's slot: those of another job are others, most likely. */
+static uint64_t insitu__disk_slot_of(const struct insitu__disk *d, uint64_t rank) {
+  return (d->job + rank) % INSITU__DISK_SLOTS;
+}
+
+/* With the lock of the count: fills slots with what ranks that share the directory tell of. Returns
+ * how many: all ranks', or where these are more than INSITU__DISK_LOOKS, others' each time. */
+static uint64_t insitu__disk_hear(struct insitu__disk *d, const struct insitu__disk_use *use,
+    struct insitu__disk_slot slot[INSITU__DISK_LOOKS]) {
+  uint64_t n = insitu__base_min(use->ranks, INSITU__DISK_LOOKS), from = d->turn;
+  if (d->ranksfd < 0 || n < 2) return 0;
+
+  d->turn = use->ranks > n ? (from + n) % use->ranks : 0;
+  for (uint64_t i = 0, part; i < n; i += part) { /* up to the last rank, or to the last slot */
+    uint64_t nth = (from + i) % use->ranks, at = insitu__disk_slot_of(d, use->first + nth);
+    part = insitu__base_min(insitu__base_min(n - i, use->ranks - nth), INSITU__DISK_SLOTS - at);
+    ssize_t got = pread(d->ranksfd, slot + i, part * sizeof *slot, (off_t)(at * sizeof *slot));
+    uint64_t whole = got > 0 ? (uint64_t)got / sizeof *slot : 0;
+    memset(slot + i + whole, 0, (part - whole) * sizeof *slot);
+  }
+  return n;
+}
+
 /* The entry that is used last of those that may go: of the own ones, and of those that n slots of
  * other ranks tell of. NULL: none. */
 static struct insitu__disk_late *insitu__disk_latest(const struct insitu__disk *d,
-    struct insitu__disk_lates *own, struct insitu__disk_slot *slot, uint64_t n) {
+    struct insitu__disk_read *r, struct insitu__disk_slot *slot, uint64_t n) {
   struct insitu__disk_late *best = NULL;
-  uint64_t next = own->before;
+  uint64_t next = r->late.before;
 
   for (uint64_t i = 0; i <= n; i++) {
-    struct insitu__disk_late *late = i < n ? slot[i].late : own->entry;
-    if (i < n && (i == d->rank || slot[i].run != d->run)) continue;
+    struct insitu__disk_late *late = i < n ? slot[i].late : r->late.entry;
+    if (i < n && (slot[i].rank == d->rank || slot[i].run != r->use.run)) continue;
     for (int k = 0; k < INSITU__DISK_LATE; k++) {
       if (late[k].next <= next) continue;
       next = late[k].next;
@@ -22081,20 +22113,18 @@ static struct insitu__disk_late *insitu__disk_latest(const struct insitu__disk *
 }
 
 /* With the lock of the count: removes entries that count as `need` together, and returns what they
- * count as. 0: there are not as many that may go, and none was removed. In *own, `next` becomes 0
- * for each entry that was looked at and is no longer there. */
+ * count as. 0: there are not as many that may go, and none was removed. In r->late, `next` becomes
+ * 0 for each entry that was looked at and is no longer there. */
 static uint64_t insitu__disk_make_room(
-    struct insitu__disk *d, struct insitu__disk_lates *own, uint64_t need) {
-  struct insitu__disk_slot slot[INSITU__DISK_SLOTS];
+    struct insitu__disk *d, struct insitu__disk_read *r, uint64_t need) {
+  struct insitu__disk_slot slot[INSITU__DISK_LOOKS];
   struct insitu__disk_late *goes[INSITU__DISK_VICTIMS], *late;
-  uint64_t next[INSITU__DISK_VICTIMS], freed = 0, n = 0;
+  uint64_t next[INSITU__DISK_VICTIMS], freed = 0, n = insitu__disk_hear(d, &r->use, slot);
   char path[INSITU__DISK_PATH];
   int n_goes = 0;
-  ssize_t got = d->ranksfd >= 0 ? pread(d->ranksfd, slot, sizeof slot, 0) : 0;
-  if (got > 0) n = (uint64_t)got / sizeof *slot;
 
   while (freed < need && n_goes < INSITU__DISK_VICTIMS) {
-    late = insitu__disk_latest(d, own, slot, n);
+    late = insitu__disk_latest(d, r, slot, n);
     if (!late) break;
     insitu__disk_name_path(late->name, path);
     uint64_t charge = insitu__disk_charge_of(d, path);
@@ -22119,11 +22149,12 @@ static uint64_t insitu__disk_make_room(
 }
 
 /* With the lock of the count: tells other ranks of the entries that are used last. */
-static void insitu__disk_tell(const struct insitu__disk *d, const struct insitu__disk_lates *own) {
-  struct insitu__disk_slot slot = {.run = d->run};
-  memcpy(slot.late, own->entry, sizeof slot.late);
-  if (d->ranksfd < 0) return;
-  ssize_t n = pwrite(d->ranksfd, &slot, sizeof slot, (off_t)(d->rank * sizeof slot));
+static void insitu__disk_tell(const struct insitu__disk *d, const struct insitu__disk_read *r) {
+  struct insitu__disk_slot slot = {.run = r->use.run, .rank = d->rank};
+  memcpy(slot.late, r->late.entry, sizeof slot.late);
+  if (d->ranksfd < 0 || !r->use.next) return;
+  off_t at = (off_t)(insitu__disk_slot_of(d, d->rank) * sizeof slot);
+  ssize_t n = pwrite(d->ranksfd, &slot, sizeof slot, at);
   (void)n; /* a full disk: others do without */
 }
 
@@ -22145,9 +22176,8 @@ static int insitu__disk_reserve(
        done = pread(d->markerfd, &now, sizeof now, INSITU__DISK_USED) == (ssize_t)sizeof now;
   if (done && read && more) {
     uint64_t after = insitu__codec_add_saturating(now - insitu__base_min(d->owed, now), more);
-    if (after > d->desc.budget)
-      d->owed += insitu__disk_make_room(d, &read->late, after - d->desc.budget);
-    insitu__disk_tell(d, &read->late);
+    if (after > d->desc.budget) d->owed += insitu__disk_make_room(d, read, after - d->desc.budget);
+    insitu__disk_tell(d, read);
   }
 
   uint64_t owed = d->owed;
@@ -22860,7 +22890,7 @@ static bool insitu__disk_chunk_is_there(const struct insitu__store *s, const cha
  * entry may be there now. */
 static bool insitu__disk_chunk_wait_await(struct insitu__disk_read *r) {
   struct insitu__disk *d = r->disk;
-  if (!r->use.shared || d->ranksfd < 0 || d->claims >= INSITU__DISK_CLAIMS) return false;
+  if (r->use.ranks < 2 || d->ranksfd < 0 || d->claims >= INSITU__DISK_CLAIMS) return false;
 
   int64_t begin = insitu__base_now(), now = begin, look = d->took / 8, patience = 4 * d->took;
   if (look < INSITU__DISK_LOOK) look = INSITU__DISK_LOOK;
@@ -23095,30 +23125,36 @@ static insitu_status insitu__disk_enter(struct insitu__disk *d, insitu_error *er
 
 /* ---- the ranks of a run that share the directory ---- */
 
-/* The byte of the marker that a rank of this run locks: other runs have others, most likely. */
-static struct flock insitu__disk_rank_lock(
-    const struct insitu__disk *d, uint64_t rank, uint64_t world) {
-  uint64_t run = insitu__order_mix(insitu__store_hash(world, d->name)) % (INSITU__MAX_WORLD / 2);
+/* The byte of the marker that a rank of this job locks: other jobs have others, most likely. */
+static struct flock insitu__disk_rank_lock(const struct insitu__disk *d, uint64_t rank) {
+  uint64_t job = d->job % (INSITU__MAX_WORLD / 2);
   return (struct flock){.l_type = F_RDLCK,
       .l_whence = SEEK_SET,
-      .l_start = INSITU__DISK_LOCK_RANKS + (off_t)(run * (2 * INSITU__MAX_WORLD) + rank),
+      .l_start = INSITU__DISK_LOCK_RANKS + (off_t)(job * (2 * INSITU__MAX_WORLD) + rank),
       .l_len = 1};
 }
 
-/* Tells others that a rank uses the directory, until it closes it. */
-static void insitu__disk_join(struct insitu__disk *d, uint64_t rank, uint64_t world) {
+/* Tells others that a rank of a job uses the directory, until it closes it. job: a hash of what all
+ * its ranks have alike, beside the store. What a rank of an earlier run has left in the slot counts
+ * no more: its epoch may have been a later one. */
+static void insitu__disk_join(struct insitu__disk *d, uint64_t job, uint64_t rank, uint64_t world) {
   const int flags = O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
-  struct flock l = insitu__disk_rank_lock(d, rank, world);
-  (void)fcntl(d->markerfd, F_OFD_SETLK, &l);
+  const struct insitu__disk_slot none = {.run = 0};
 
-  d->run = insitu__store_hash(world, d->name) | 1;
-  d->rank = rank % INSITU__DISK_SLOTS;
+  d->job = insitu__order_mix(insitu__store_hash(job, d->name));
+  d->rank = rank;
+  struct flock l = insitu__disk_rank_lock(d, rank);
+  (void)fcntl(d->markerfd, F_OFD_SETLK, &l);
   if (world > 1 && !d->read_only) d->ranksfd = openat(d->dirfd, INSITU__DISK_RANKS, flags, 0600);
+  if (d->ranksfd < 0) return;
+  off_t at = (off_t)(insitu__disk_slot_of(d, rank) * sizeof none);
+  ssize_t n = pwrite(d->ranksfd, &none, sizeof none, at);
+  (void)n; /* a full disk */
 }
 
 /* Whether a rank uses it; not of the own one. */
-static bool insitu__disk_shares(const struct insitu__disk *d, uint64_t rank, uint64_t world) {
-  struct flock l = insitu__disk_rank_lock(d, rank, world);
+static bool insitu__disk_shares(const struct insitu__disk *d, uint64_t rank) {
+  struct flock l = insitu__disk_rank_lock(d, rank);
   l.l_type = F_WRLCK;
   return !fcntl(d->markerfd, F_OFD_GETLK, &l) && l.l_type != F_UNLCK;
 }
@@ -23128,8 +23164,8 @@ static uint64_t insitu__disk_ranks(
     const struct insitu__disk *d, uint64_t rank, uint64_t world, uint64_t *first) {
   uint64_t end = rank + 1;
   *first = rank;
-  while (*first && insitu__disk_shares(d, *first - 1, world)) --*first;
-  while (end < world && insitu__disk_shares(d, end, world)) end++;
+  while (*first && insitu__disk_shares(d, *first - 1)) --*first;
+  while (end < world && insitu__disk_shares(d, end)) end++;
   return end - *first;
 }
 
@@ -39558,6 +39594,19 @@ static insitu_status insitu__plan_init(struct insitu__plan *p, const struct insi
   return INSITU_OK;
 }
 
+/* A hash of all that decides which rank shows which chunk in which row of an epoch: the same on all
+ * ranks. */
+static uint64_t insitu__plan_hash(const struct insitu__plan *p) {
+  const struct insitu__plan_layout *l = &p->layout;
+  const uint64_t word[] = {p->geometry->hash_geometry, p->geometry->hash_variables, p->part->hash,
+      (uint64_t)(p->part - p->split->part), p->split->unit_rows, p->geometry->samples, l->seed,
+      l->lanes, l->window, l->batch, l->world, l->sequential};
+  uint64_t h = 0;
+
+  for (size_t i = 0; i < INSITU__BASE_COUNT(word); i++) h = insitu__geometry_hash_word(h, word[i]);
+  return h;
+}
+
 /* The order of an epoch, which the caller frees. */
 static insitu_status insitu__plan_order(
     const struct insitu__plan *p, uint64_t epoch, struct insitu__order *out, insitu_error *err) {
@@ -41780,6 +41829,7 @@ struct insitu__decoded_clock {
   struct insitu__decoded_lanes own;
   struct insitu__decoded_lanes node; /* of the ranks that share cache_dir */
   uint64_t node_epoch;               /* for which that was looked up */
+  uint64_t run;                      /* insitu__plan_hash, with that */
 };
 
 static void insitu__decoded_clock_free(struct insitu__decoded_clock *c) {
@@ -51653,12 +51703,15 @@ static void insitu__pass_disk_use(insitu_iter *it, struct insitu__loader_tile *t
     c->node.first = first * c->own.n;
     c->node.n = n * c->own.n;
     c->node_epoch = t->order->epoch;
+    c->run = insitu__plan_hash(&it->plan);
   }
   t->use.array = it->sched.scan.array;
   t->use.chunk = t->chunk;
   t->use.user = it;
   t->use.origin = c->before;
-  t->use.shared = c->node.n > c->own.n;
+  t->use.run = c->run;
+  t->use.first = c->node.first / c->own.n;
+  t->use.ranks = c->node.n / c->own.n;
   t->use.next =
       insitu__decoded_next(c, &it->plan, t->order, t->array, t->chunk, now, &t->window, true);
 }
@@ -54124,6 +54177,21 @@ static void insitu__open_await(void *arg) {
   o->status = status;
 }
 
+/* A hash of what all ranks of a job have alike: of the desc, as far as it decides orders, and of
+ * the archive. */
+static uint64_t insitu__open_job(const insitu_loader *ld) {
+  const insitu_loader_desc *c = &ld->config;
+  const uint64_t word[] = {(uint64_t)c->world, c->seed, c->batch_size, c->unit_chunks,
+      c->block_chunks, c->lanes, ld->geometry.hash_geometry, ld->geometry.hash_variables,
+      ld->geometry.samples, ld->split.unit_rows};
+  uint64_t h = 0;
+
+  for (size_t i = 0; i < INSITU__BASE_COUNT(word); i++) h = insitu__geometry_hash_word(h, word[i]);
+  for (int k = 0; k < INSITU__SPLIT_PARTS; k++)
+    h = insitu__geometry_hash_word(h, ld->split.part[k].hash);
+  return h;
+}
+
 /* Makes the public arrays, the tiles and the workers' scratch; false: no memory. */
 static bool insitu__open_tiles(insitu_loader *ld) {
   const struct insitu__geometry *g = &ld->geometry;
@@ -54158,7 +54226,8 @@ static bool insitu__open_tiles(insitu_loader *ld) {
         .used = insitu__decoded_disk_used,
         .last = insitu__decoded_disk_last,
         .gone = insitu__decoded_disk_gone};
-    insitu__disk_join(disk, (uint64_t)ld->config.rank, (uint64_t)ld->config.world);
+    insitu__disk_join(
+        disk, insitu__open_job(ld), (uint64_t)ld->config.rank, (uint64_t)ld->config.world);
   }
   for (uint64_t i = 0; ok && i < ld->config.decode_threads; i++)
     insitu__codec_scratch_init(&ld->scratch[i].codec);

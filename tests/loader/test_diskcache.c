@@ -569,12 +569,14 @@ static void unwritable(void **state) {
 /* ---- what is printed beside what is found ---- */
 
 /* Chunks of an archive with a sample in each, or two, and a target `offset` further; the ranks that
- * share a directory, and the part of all chunks that fits into it. */
+ * share a directory, and the part of all chunks that fits into it. stranger: a
+ * rank of a job with another seed has it open, too. */
 struct disk_case {
   uint64_t rows;
   int64_t offset;
   int32_t world, sharing;
   double share;
+  bool stranger;
 };
 
 /* Ranks of one node read six epochs side by side. Behind the first they find what the plan prints;
@@ -592,7 +594,7 @@ static void beside_plan(const struct disk_case *c) {
   insitu_variable v[2] = {
       {.label = "x", .path = "a"}, {.label = "y", .path = "a", .offset = c->offset}};
   insitu_iter_desc pass = {.api = INSITU_API, .order = INSITU_SHUFFLED};
-  insitu_loader *ld[RANKS] = {NULL};
+  insitu_loader *ld[RANKS] = {NULL}, *stranger = NULL;
   insitu_iter *it[RANKS];
   insitu_plan plan, none, all;
   insitu_error err;
@@ -633,6 +635,8 @@ static void beside_plan(const struct disk_case *c) {
   support_remove(dir);
   d.cache_budget += 3 * 4096; /* for metadata */
   for (d.rank = 0; d.rank < c->sharing; d.rank++) ld[d.rank] = open_or_fail(&d);
+  d.seed = c->stranger; /* by its number, the rank behind */
+  if (c->stranger) stranger = open_or_fail(&d);
   for (int r = 0; r < c->sharing; r++) it[r] = open_iter_or_fail(ld[r], &pass);
   if (c->sharing == c->world) printed = plan.disk_hit_rate;
   uint64_t hits = 0, reads = 0, written = 0;
@@ -659,6 +663,7 @@ static void beside_plan(const struct disk_case *c) {
     written += st.disk_written;
     insitu_loader_close(&ld[r]);
   }
+  insitu_loader_close(&stranger);
   double rate = (double)hits / (double)reads;
   print_message("    %d of %d ranks, room for %.2f: found %.3f, printed %.3f, written %.3f\n",
       (int)c->sharing, (int)c->world, c->share, rate, printed, (double)written / (double)reads);
@@ -672,8 +677,9 @@ static void beside_plan(const struct disk_case *c) {
 }
 static void expected(void **state) {
   (void)state;
-  static const struct disk_case cases[] = {{1, 0, 1, 1, 0.3}, {2, 1, 1, 1, 0.3}, {1, 0, 4, 1, 0.3},
-      {1, 0, 2, 2, 0.6}, {2, 1, 4, 4, 0.3}, {2, 1, 7, 7, 0.5}};
+  static const struct disk_case cases[] = {{1, 0, 1, 1, 0.3, false}, {2, 1, 1, 1, 0.3, false},
+      {1, 0, 4, 1, 0.3, true}, {1, 0, 2, 2, 0.6, false}, {2, 1, 4, 4, 0.3, false},
+      {2, 1, 7, 7, 0.5, false}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) beside_plan(&cases[i]);
 }
 

@@ -745,13 +745,14 @@ static void test_room(void **state) {
   static const uint64_t name[4][2] = {{1, 1}, {2, 2}, {3, 3}, {4, 4}};
   const char *dir = fresh("room");
   struct loader l;
-  struct insitu__disk_slot slot = {.late = {{{3, 3}, 40}, {{9, 9}, 90}}};
+  struct insitu__disk_slot slot = {.rank = 1, .late = {{{3, 3}, 40}, {{9, 9}, 90}}};
   struct insitu__disk_read *r = calloc(1, sizeof *r);
   const struct insitu__disk_lates late = {10, {{{1, 1}, 20}, {{2, 2}, 30}, {{3, 3}, 5}}};
   uint64_t used;
   server_reset(STRONG);
   loader_open(&l, any_mode(), dir, BUDGET, false);
-  insitu__disk_join(&l.disk, 0, 2);
+  insitu__disk_join(&l.disk, 1, 0, 2);
+  r->use = (struct insitu__disk_use){.next = 1, .run = 5, .ranks = 2};
   insitu__disk_name_path((const uint64_t[2]){7, 7}, r->path);
   for (int i = 0; i < 4; i++) make_entry(&l, dir, name[i]);
   assert_int_equal(insitu__disk_reserve(&l.disk, NULL, 0, &used), 0);
@@ -769,8 +770,9 @@ static void test_room(void **state) {
 
   /* what another rank tells of; a slot of another run tells nothing */
   for (int same = 0; same < 2; same++) {
-    slot.run = l.disk.run + !same;
-    assert_true(pwrite(l.disk.ranksfd, &slot, sizeof slot, sizeof slot) == sizeof slot);
+    slot.run = r->use.run + !same;
+    off_t at = (off_t)(insitu__disk_slot_of(&l.disk, 1) * sizeof slot);
+    assert_true(pwrite(l.disk.ranksfd, &slot, sizeof slot, at) == sizeof slot);
     r->late = late;
     int status = insitu__disk_reserve(&l.disk, r, 2 * INSITU__DISK_BLOCK, &used);
     assert_int_equal(status, same ? 0 : -1);
@@ -783,6 +785,49 @@ static void test_room(void **state) {
   uint64_t before = counted(dir);
   assert_int_equal(insitu__disk_reserve(&l.disk, r, INSITU__DISK_BLOCK, &used), 0);
   assert_true(r->twice && counted(dir) == before);
+  free(r);
+  loader_close(&l);
+}
+
+/* Many ranks of a node tell each other: each is heard by turns, and those that have one slot are
+ * not taken for each other. What an earlier run left is gone. */
+static void test_many_ranks(void **state) {
+  (void)state;
+  enum { RANKS = 1100, OTHERS = 200 };
+  const char *dir = fresh("ranks");
+  struct loader l;
+  struct insitu__disk_slot slot[INSITU__DISK_LOOKS];
+  struct insitu__disk_read *r = calloc(1, sizeof *r);
+  bool heard[RANKS] = {false};
+  loader_open(&l, any_mode(), dir, 1 << 20, false);
+  insitu__disk_join(&l.disk, 1, 0, RANKS);
+  r->use = (struct insitu__disk_use){.next = 1, .run = 5, .first = 7, .ranks = OTHERS};
+  l.disk.job = INSITU__DISK_SLOTS - 50; /* so that slots go on at the first one */
+  for (uint64_t rank = 0; rank < RANKS; rank++) {
+    l.disk.rank = rank;
+    r->late.entry[0] = (struct insitu__disk_late){{rank, 1}, 100};
+    insitu__disk_tell(&l.disk, r);
+  }
+  for (int turn = 0; turn < (OTHERS + INSITU__DISK_LOOKS - 1) / INSITU__DISK_LOOKS; turn++) {
+    uint64_t n = insitu__disk_hear(&l.disk, &r->use, slot);
+    assert_int_equal(n, INSITU__DISK_LOOKS);
+    for (uint64_t i = 0; i < n; i++) {
+      assert_true(slot[i].rank < RANKS && slot[i].late[0].name[0] == slot[i].rank);
+      heard[slot[i].rank] = true;
+    }
+  }
+  for (uint64_t rank = 0; rank < OTHERS; rank++) {
+    bool over = 7 + rank < RANKS - INSITU__DISK_SLOTS; /* another wrote there later */
+    assert_true(heard[7 + rank + (over ? INSITU__DISK_SLOTS : 0)]);
+  }
+
+  l.disk.rank = 8;
+  assert_int_equal(insitu__disk_hear(&l.disk, &(struct insitu__disk_use){.ranks = 1}, slot), 0);
+  close(l.disk.ranksfd);
+  insitu__disk_join(&l.disk, 1, 8, RANKS);
+  struct insitu__disk_use two = {.run = 5, .first = 8, .ranks = 2};
+  assert_int_equal(insitu__disk_hear(&l.disk, &two, slot), 2);
+  assert_int_equal(slot[0].run, 0);
   free(r);
   loader_close(&l);
 }
@@ -1513,6 +1558,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test_teardown(test_killed_renaming, not_renamed),
       cmocka_unit_test(test_replaced),
       cmocka_unit_test(test_room),
+      cmocka_unit_test(test_many_ranks),
   };
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, support_setup, support_teardown);

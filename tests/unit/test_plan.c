@@ -687,6 +687,54 @@ static void test_cost(void **state) {
   insitu__split_free(&s);
 }
 
+/* The hash of a pass: that of another rank is the same, and that of another order is not. */
+static uint64_t hash_of(struct made *m, const insitu_loader_desc *d, int part, int order) {
+  struct insitu__split s = {0};
+  struct insitu__plan p;
+  assert_int_equal(insitu__split_init(&s, d, NULL, 0, &m->g, NULL), INSITU_OK);
+  insitu_error err = {0};
+  if (insitu__plan_init(&p, &m->g, &s, part, order, d, &err)) fail_msg("%s", err.message);
+  uint64_t hash = insitu__plan_hash(&p);
+  insitu__split_free(&s);
+  return hash;
+}
+static void test_hash(void **state) {
+  (void)state;
+  struct made m;
+  uint64_t rows = 10, hash[16];
+  int n = 0;
+  make_geometry(&m, 1000, 1, &rows, 0);
+  insitu_loader_desc d = desc_of(10, 4, 1), as = d;
+  d.world = as.world = 2;
+  d.lanes = as.lanes = 2;
+  uint64_t first = hash_of(&m, &d, INSITU_TRAIN, INSITU_SHUFFLED);
+  as.rank = 1;
+  assert_true(hash_of(&m, &as, INSITU_TRAIN, INSITU_SHUFFLED) == first);
+  hash[n++] = first;
+  hash[n++] = hash_of(&m, &d, INSITU_ALL, INSITU_SHUFFLED);
+  hash[n++] = hash_of(&m, &d, INSITU_TRAIN, INSITU_SEQUENTIAL);
+#define HASH_WITH(field, value)                                                                    \
+  as = d;                                                                                          \
+  as.field = value;                                                                                \
+  hash[n++] = hash_of(&m, &as, INSITU_TRAIN, INSITU_SHUFFLED)
+  HASH_WITH(seed, d.seed + 1);
+  HASH_WITH(batch_size, 5);
+  HASH_WITH(block_chunks, 8);
+  HASH_WITH(unit_chunks, 2);
+  HASH_WITH(lanes, 4);
+  HASH_WITH(world, 1);
+  HASH_WITH(sample_stop, 600); /* of the 800 that train has */
+  HASH_WITH(split[INSITU_TRAIN].fraction, 0.7);
+#undef HASH_WITH
+  m.g.hash_geometry++;
+  hash[n++] = hash_of(&m, &d, INSITU_TRAIN, INSITU_SHUFFLED);
+  m.g.hash_variables++;
+  hash[n++] = hash_of(&m, &d, INSITU_TRAIN, INSITU_SHUFFLED);
+  for (int i = 0; i < n; i++)
+    for (int k = 0; k < i; k++)
+      if (hash[i] == hash[k]) fail_msg("passes %d and %d have one hash", k, i);
+}
+
 /* Evaluation in windows long enough that offsets cost at most a quarter more. */
 static void test_sequential_window(void **state) {
   (void)state;
@@ -813,7 +861,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_equal_views), cmocka_unit_test(test_split_against_brute_force),
       cmocka_unit_test(test_scan), cmocka_unit_test(test_fields),
-      cmocka_unit_test(test_corners_work), cmocka_unit_test(test_cost),
+      cmocka_unit_test(test_corners_work), cmocka_unit_test(test_cost), cmocka_unit_test(test_hash),
       cmocka_unit_test(test_sequential_window), cmocka_unit_test(test_lanes),
       cmocka_unit_test(test_quality), cmocka_unit_test(test_huge),
       cmocka_unit_test(test_estimated_cost), /* behind test_huge, which measures memory */
