@@ -22203,11 +22203,19 @@ static void insitu__disk_give_back(struct insitu__disk *d, uint64_t bytes) {
   (void)insitu__disk_reserve(d, NULL, 0, &used);
 }
 
+/* Makes a folder of the directory, if a step failed since it is not there. True: it is there now,
+ * and the step may be tried again; else errno says why not. */
+static bool insitu__disk_make_folder(const struct insitu__disk *d, const char *folder) {
+  return errno == ENOENT && (!mkdirat(d->dirfd, folder, 0700) || errno == EEXIST);
+}
+
 /* Makes a file in tmp, which it makes, too; -1: errno says why. */
 static int insitu__disk_create(struct insitu__disk *d, char name[INSITU__DISK_PATH]) {
+  const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   snprintf(name, INSITU__DISK_PATH, "tmp/%016" PRIx64 "%08x", d->seed, d->serial++);
-  if (mkdirat(d->dirfd, "tmp", 0700) && errno != EEXIST) return -1;
-  return openat(d->dirfd, name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  int fd = openat(d->dirfd, name, flags, 0600);
+  if (fd >= 0 || !insitu__disk_make_folder(d, "tmp")) return fd;
+  return openat(d->dirfd, name, flags, 0600);
 }
 
 /* Removes an entry or a file in tmp, and returns the bytes that it gave back. Where the count
@@ -22230,8 +22238,9 @@ static int insitu__disk_publish(struct insitu__disk *d, const char *temporary, c
   if (error) return error;
 
   uint64_t replaced = insitu__disk_charge_of(d, path);
-  (void)mkdirat(d->dirfd, folder, 0700); /* mostly it is there */
-  error = renameat(d->dirfd, temporary, d->dirfd, path) ? errno : 0;
+  int rc = renameat(d->dirfd, temporary, d->dirfd, path);
+  if (rc && insitu__disk_make_folder(d, folder)) rc = renameat(d->dirfd, temporary, d->dirfd, path);
+  error = rc ? errno : 0;
   insitu__disk_unlock_count(d);
   if (!error && replaced) insitu__disk_give_back(d, replaced);
   return error;
@@ -22273,12 +22282,22 @@ static bool insitu__disk_scan_folder(
   return !error;
 }
 
+/* The same for the files of all folders of entries. */
 static bool insitu__disk_scan(struct insitu__disk *d, insitu__disk_visit *visit, void *to) {
+  bool there[256] = {false};
   char folder[3];
-  int error = 0;
+  DIR *dir = insitu__store_open_names(d->dirfd, ".");
+  if (!dir) return false;
+
+  for (const struct dirent *e; (e = insitu__store_next_name(dir));) {
+    bool named = strspn(e->d_name, "0123456789abcdef") == 2 && !e->d_name[2];
+    if (named) there[strtoul(e->d_name, NULL, 16)] = true;
+  }
+  int error = errno;
+  closedir(dir);
   for (unsigned i = 0; i < 256 && !d->reactor->ending; i++) {
     snprintf(folder, sizeof folder, "%02x", i);
-    if (!insitu__disk_scan_folder(d, folder, visit, to)) error = errno;
+    if (there[i] && !insitu__disk_scan_folder(d, folder, visit, to)) error = errno;
   }
   errno = error;
   return !error;

@@ -6,6 +6,8 @@
 #include <errno.h>
 #include <unistd.h>
 #include <time.h>
+#include <dirent.h>
+#include <sys/stat.h>
 /* A look at the moment in which an entry has come to its place and the count is not written yet. */
 static void (*renamed)(void);
 static int test_renameat(int from, const char *old, int to, const char *name) {
@@ -13,7 +15,19 @@ static int test_renameat(int from, const char *old, int to, const char *name) {
   if (!rc && renamed) renamed();
   return rc;
 }
+/* How often folders are made and opened: they are system calls. */
+static unsigned folders_made, folders_opened;
+static int test_mkdirat(int at, const char *name, unsigned mode) {
+  __atomic_fetch_add(&folders_made, 1, __ATOMIC_RELAXED);
+  return mkdirat(at, name, mode);
+}
+static DIR *test_fdopendir(int fd) {
+  __atomic_fetch_add(&folders_opened, 1, __ATOMIC_RELAXED);
+  return fdopendir(fd);
+}
 #define renameat test_renameat
+#define mkdirat test_mkdirat
+#define fdopendir test_fdopendir
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -721,6 +735,35 @@ static void test_given_back_late(void **state) {
     assert_int_equal(seen.charge, counted(dir));
     loader_close(&other);
   }
+}
+
+/* A folder is made once, and at opening those are listed alone that are there. */
+static void test_folders(void **state) {
+  (void)state;
+  const char *dir = fresh("folders");
+  struct loader l;
+  server_reset(STRONG);
+  folders_made = folders_opened = 0;
+  loader_open(&l, any_mode(), dir, 0, false);
+  assert_int_equal(folders_made, 1);   /* tmp */
+  assert_int_equal(folders_opened, 4); /* the directory twice, and tmp to empty and to count it */
+  READ(&l, 0, OBJECTS, PARTS);
+  loader_close(&l);
+
+  list_files(dir);
+  unsigned char named[256] = {0};
+  for (unsigned i = 0; i < n_files; i++) named[strtoul(files[i] + strlen(dir) + 1, NULL, 16)] = 1;
+  unsigned folders = 0;
+  for (int i = 0; i < 256; i++) folders += named[i];
+  assert_true(folders_made >= 1 + folders && folders_made < n_files);
+  for (unsigned i = 0; i < n_files; i++) assert_int_equal(unlink(files[i]), 0);
+
+  folders_made = folders_opened = 0;
+  loader_open(&l, any_mode(), dir, 0, false);
+  READ(&l, 0, OBJECTS, PARTS);
+  loader_close(&l);
+  assert_int_equal(folders_made, 0);
+  assert_int_equal(folders_opened, 3 + folders);
 }
 
 /* Makes a file of one block in the place of an entry. */
@@ -1557,6 +1600,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_vanished),
       cmocka_unit_test_teardown(test_killed_renaming, not_renamed),
       cmocka_unit_test(test_replaced),
+      cmocka_unit_test(test_folders),
       cmocka_unit_test(test_room),
       cmocka_unit_test(test_many_ranks),
   };
