@@ -1279,7 +1279,8 @@
  *              with the second number of the release. "pin" in insitu_loader_describe has the
  *              values that keep today's.
  *   state      Every later release reads it. So it is with manifests, files of insitu_scan,
- *              receipts and indexes.
+ *              receipts and indexes. Parts and checkpoints of a scan are for the release that
+ *              wrote them: another one refuses them.
  *   layouts    Structs change with INSITU_API alone. Within one INSITU_API functions and constants
  *              may be added.
  *   values     What a batch shows of an archive changes only where it was wrong, and the list below
@@ -2388,9 +2389,9 @@ typedef struct insitu_scan_desc {
  * absent and bad chunks. desc.stats of a loader reads the file. The numbers are the same bits with
  * any decode_threads, world, order of merging, and after any number of interruptions. The file is
  * replaced at once, when all is done. memory_budget holds the loader; sketches and sums take up to
- * a quarter of it. INSITU_E_STATE: the checkpoint is of another scan. Errors are otherwise those of
- * insitu_loader_open and insitu_iter_next; after one the checkpoint stays. [any thread; as many as
- * there are decode_threads work for it, up to 16] */
+ * a quarter of it. INSITU_E_STATE: the checkpoint is of another scan, or of another release. Errors
+ * are otherwise those of insitu_loader_open and insitu_iter_next; after one the checkpoint stays.
+ * [any thread; as many as there are decode_threads work for it, up to 16] */
 INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error *err);
 
 /* Joins the n parts that the ranks of one scan wrote, given in any order, to a file of statistics.
@@ -2837,6 +2838,26 @@ static inline void insitu__base_float(void) {
   __builtin_ia32_ldmxcsr(0x1f80);
 #else
   __asm__ volatile("msr fpcr, xzr");
+#endif
+}
+
+/* The controls as they are now, and what sets them again: a function that works on the user's
+ * thread leaves them as it found them. */
+static inline uint64_t insitu__base_float_controls(void) {
+#if defined(__x86_64__)
+  return __builtin_ia32_stmxcsr();
+#else
+  uint64_t controls;
+  __asm__ volatile("mrs %0, fpcr" : "=r"(controls));
+  return controls;
+#endif
+}
+
+static inline void insitu__base_float_restore(uint64_t controls) {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr((unsigned)controls);
+#else
+  __asm__ volatile("msr fpcr, %0" : : "r"(controls));
 #endif
 }
 
@@ -58433,7 +58454,9 @@ static double insitu__moments_quantile(const struct insitu__moments *m, double s
  * Nothing here runs on the reactor thread, and nothing suspends. */
 enum { INSITU__SCAN_THREADS = 16, INSITU__SCAN_LAGS = 16, INSITU__SCAN_PAGE = 4096 };
 #define INSITU__SCAN_MAX_PART (UINT64_C(1) << 30)
-#define INSITU__SCAN_MAGIC UINT64_C(0x314e414353534e49) /* "INSSCAN1" */
+/* "INSSCAN2": the last byte is the version. It changes with the layout, and with what sums and
+ * sketches are of: those of two versions do not add up. */
+#define INSITU__SCAN_MAGIC UINT64_C(0x324e414353534e49)
 
 /* Elements of a set that are told apart. */
 struct insitu__scan_set {
@@ -58525,16 +58548,20 @@ static void insitu__scan_state_free(struct insitu__scan_state *s) {
   memset(s, 0, sizeof *s);
 }
 
-/* Appends a set with empty cells. */
+/* Appends a set whose cells are still to be made. False: no memory. */
 static bool insitu__scan_add_set(
     struct insitu__scan_state *s, const char *label, uint64_t lag, uint64_t n_cells) {
   struct insitu__scan_set set = {
       .label = insitu__mem_text(label, strlen(label)), .lag = lag, .n_cells = n_cells};
-  set.cell = insitu__mem_alloc(n_cells, sizeof *set.cell);
-  if (set.label && set.cell && INSITU__ARRAY_PUSH(s->set, set)) return true;
+  if (set.label && INSITU__ARRAY_PUSH(s->set, set)) return true;
   insitu__mem_free(set.label);
-  insitu__mem_free(set.cell);
   return false;
+}
+
+/* Gives a set its cells, which are empty. False: no memory. */
+static bool insitu__scan_make_cells(struct insitu__scan_set *set) {
+  set->cell = insitu__mem_alloc(set->n_cells, sizeof *set->cell);
+  return set->cell != NULL;
 }
 
 /* Gives a cell what a thread has of its elements. False: no memory. */
@@ -58883,7 +58910,8 @@ static void insitu__scan_sets(struct insitu__scan_file *f, struct insitu__scan_s
     if (!f->to && !f->failed) {
       /* a cell has more bytes in the file than here but for its pages */
       if (cells > (uint64_t)(f->end - f->at) / sizeof(struct insitu__moments_sum)) f->failed = true;
-      else if (!insitu__scan_add_set(s, label, lag, cells)) f->failed = f->no_memory = true;
+      else if (!insitu__scan_add_set(s, label, lag, cells) || !insitu__scan_make_cells(&s->set[i]))
+        f->failed = f->no_memory = true;
     }
     for (uint64_t k = 0; !f->failed && k < cells; k++) insitu__scan_cell(f, &s->set[i].cell[k]);
     if (!f->to) insitu__mem_free(label);
@@ -58954,6 +58982,11 @@ static insitu_status insitu__scan_parse(struct insitu__scan_state *s, const char
   uint64_t magic = 0, check = 0;
   struct insitu__scan_file f = {.at = text, .end = text + n};
   insitu__scan_u64(&f, &magic);
+  if (!f.failed && magic != INSITU__SCAN_MAGIC && magic << 8 == INSITU__SCAN_MAGIC << 8)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "scan, part %s: another version of this library wrote it, and its sums are not those of "
+        "this one; remove it, and scan that part again",
+        name);
   if (f.failed || magic != INSITU__SCAN_MAGIC)
     return insitu__error_set(err, INSITU_E_FORMAT,
         "scan, part %s: it is no part of a scan; give what insitu_scan wrote with world > 1", name);
@@ -59188,6 +59221,12 @@ static bool insitu__scan_take(struct insitu__scan *run, uint64_t *number) {
   return !status;
 }
 
+static insitu_status insitu__scan_too_much(insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_BUDGET,
+      "scan: sums and sketches take more than a quarter of memory_budget; raise it, or scan fewer "
+      "variables, indexes of dim or lags at once");
+}
+
 /* Notes that a batch is done, and releases those that no other one needs. */
 static void insitu__scan_done(struct insitu__scan *run, uint64_t number, bool ok) {
   insitu_error err = {0};
@@ -59197,9 +59236,7 @@ static void insitu__scan_done(struct insitu__scan *run, uint64_t number, bool ok
         "scan: no memory for sums and sketches; give the process more memory");
     insitu__scan_fail(run, INSITU_E_NOMEM, &err);
   } else if (run->pages > run->room) {
-    insitu__error_set(&err, INSITU_E_BUDGET,
-        "scan: sums and sketches take more than a quarter of memory_budget; raise it, or scan "
-        "fewer variables, indexes of dim or lags at once");
+    insitu__scan_too_much(&err);
     insitu__scan_fail(run, INSITU_E_BUDGET, &err);
   }
   struct insitu__scan_slot *slot = &run->slot[number % run->n_slots];
@@ -59351,8 +59388,20 @@ static unsigned insitu__scan_axis(const struct insitu__geometry_array *a, const 
   return axis < a->zarr.ndim && a->drawn_mask >> axis & 1 ? a->zarr.ndim : axis;
 }
 
-/* Writes what is known of a variable before it is read, and adds its sets. */
-static bool insitu__scan_head_variable(
+/* Takes the room of a variable's cells, at all lags, from that of pages. */
+static insitu_status insitu__scan_reserve(struct insitu__scan *run, uint64_t cells) {
+  const uint64_t page = INSITU__MOMENTS_BINS * sizeof(uint64_t);
+  uint64_t bytes;
+  if (!insitu__base_mul(cells, (run->desc->n_lags + 1) * sizeof(struct insitu__moments), &bytes))
+    return INSITU_E_BUDGET;
+  uint64_t pages = insitu__base_ceil_div(bytes, page);
+  if (pages > run->room) return INSITU_E_BUDGET;
+  run->room -= pages;
+  return INSITU_OK;
+}
+
+/* Writes what is known of a variable before it is read, and adds its sets, without cells. */
+static insitu_status insitu__scan_head_variable(
     struct insitu__scan *run, const insitu_loader *ld, uint64_t i, struct insitu__text_buffer *b) {
   const struct insitu__geometry_variable *v = &ld->geometry.variables[i];
   const struct insitu__geometry_array *a = &ld->geometry.arrays[v->array];
@@ -59383,9 +59432,10 @@ static bool insitu__scan_head_variable(
     insitu__text_buffer_printf(
         b, "%s%" PRIu64, d ? ", " : "", a->drawn_mask >> d & 1 ? 0 : z->shape[d]);
   insitu__text_buffer_printf(b, "]");
-  uint64_t cells = 1;
+  uint64_t cells = axis < z->ndim ? v->axis[axis].n : 1;
+  insitu_status status = insitu__scan_reserve(run, cells);
+  if (status) return status;
   if (axis < z->ndim) {
-    cells = v->axis[axis].n;
     insitu__text_buffer_printf(b, ",\n   \"axis\": ");
     insitu__text_buffer_json_string(b, run->desc->dim);
     insitu__text_buffer_printf(b, ", \"indexes\": [");
@@ -59398,10 +59448,9 @@ static bool insitu__scan_head_variable(
   }
   insitu__text_buffer_printf(b, "}");
 
-  bool ok = true;
-  for (uint64_t k = 0; ok && k <= run->desc->n_lags; k++) {
-    ok = insitu__scan_add_set(&run->state, v->label, k ? run->desc->lags[k - 1] : 0, cells);
-    if (!ok) break;
+  for (uint64_t k = 0; k <= run->desc->n_lags; k++) {
+    if (!insitu__scan_add_set(&run->state, v->label, k ? run->desc->lags[k - 1] : 0, cells))
+      return INSITU_E_NOMEM;
     struct insitu__scan_set *set = &run->state.set[INSITU__ARRAY_LEN(run->state.set) - 1];
     set->output = v->output;
     set->outer = set->inner = 1;
@@ -59409,18 +59458,19 @@ static bool insitu__scan_head_variable(
       if (!(a->drawn_mask >> d & 1) && d != axis)
         *(d < axis && axis < z->ndim ? &set->outer : &set->inner) *= v->axis[d].n;
   }
-  return ok;
+  return INSITU_OK;
 }
 
-/* Writes what is read, as the beginning of the file, and adds all sets. */
-static bool insitu__scan_head(struct insitu__scan *run, const insitu_loader *ld) {
+/* Writes what is read, as the beginning of the file, and adds all sets, without cells. */
+static insitu_status insitu__scan_head(
+    struct insitu__scan *run, const insitu_loader *ld, insitu_error *err) {
   const struct insitu__geometry *g = &ld->geometry;
   const struct insitu__split_part *p = &ld->split.part[run->desc->split];
   const struct insitu__geometry_interval *range = p->line[g->along].segments;
   const struct insitu__geometry_array *first = &g->arrays[0];
   const char *dim = first->zarr.dim[first->axis];
   struct insitu__text_buffer b = {0};
-  bool ok = true;
+  insitu_status status = INSITU_OK;
   insitu__text_buffer_printf(&b, "{\"insitu_scan\": 1,\n \"source\": {\"url\": ");
   insitu__text_buffer_json_string(&b, ld->config.url);
   insitu__text_buffer_printf(&b, ", \"samples\": %" PRIu64 ", \"axis\": ", g->samples);
@@ -59436,15 +59486,22 @@ static bool insitu__scan_head(struct insitu__scan *run, const insitu_loader *ld)
   for (uint64_t i = 0; i < run->desc->n_lags; i++)
     insitu__text_buffer_printf(&b, "%s%" PRIu64, i ? ", " : "", run->desc->lags[i]);
   insitu__text_buffer_printf(&b, "],\n \"variables\": [");
-  for (uint64_t i = 0; ok && i < g->n_variables; i++)
-    ok = insitu__scan_head_variable(run, ld, i, &b);
+  for (uint64_t i = 0; !status && i < g->n_variables; i++)
+    status = insitu__scan_head_variable(run, ld, i, &b);
   insitu__text_buffer_printf(&b, "]");
-  for (uint64_t i = 0; ok && i < g->n_arrays; i++)
-    ok = insitu__array_push_text(&run->state.arrays, g->arrays[i].zarr.path);
-  ok = ok && !b.failed;
-  if (ok) run->state.head = b.text;
-  else insitu__text_buffer_free(&b);
-  return ok;
+  for (uint64_t i = 0; !status && i < g->n_arrays; i++)
+    if (!insitu__array_push_text(&run->state.arrays, g->arrays[i].zarr.path))
+      status = INSITU_E_NOMEM;
+  if (!status && b.failed) status = INSITU_E_NOMEM;
+  if (!status) {
+    run->state.head = b.text;
+    return INSITU_OK;
+  }
+
+  insitu__text_buffer_free(&b);
+  if (status == INSITU_E_BUDGET) return insitu__scan_too_much(err);
+  return insitu__error_set(
+      err, INSITU_E_NOMEM, "scan: no memory for what it reads; give the process more memory");
 }
 
 /* Anchors of a unit. */
@@ -59555,6 +59612,15 @@ static bool insitu__scan_alike(
   return true;
 }
 
+/* Begins a scan of which nothing is done: gives all sets their cells. */
+static insitu_status insitu__scan_make(struct insitu__scan_state *s, insitu_error *err) {
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(s->set); i++)
+    if (!insitu__scan_make_cells(&s->set[i]))
+      return insitu__error_set(
+          err, INSITU_E_NOMEM, "scan: no memory for its cells; give the process more memory");
+  return INSITU_OK;
+}
+
 /* What another process, or an earlier one, has of the scan: goes on from there. */
 static insitu_status insitu__scan_resume(struct insitu__scan *run, insitu_error *err) {
   char path[INSITU__MAX_KEY + 16], name[400];
@@ -59563,7 +59629,7 @@ static insitu_status insitu__scan_resume(struct insitu__scan *run, insitu_error 
   snprintf(path, sizeof path, "%s.part", run->desc->path);
   insitu__text_redact(path, name, sizeof name);
   insitu_status status = insitu__scan_load(&old, path, &why);
-  if (status == INSITU_E_NOTFOUND) return INSITU_OK;
+  if (status == INSITU_E_NOTFOUND) return insitu__scan_make(s, err);
   if (status) {
     insitu__error_copy(err, &why);
     return status;
@@ -59700,13 +59766,13 @@ static insitu_status insitu__scan_open(
     variables[i].dtype = insitu__scan_dtype(&variables[i], stored);
   }
   if (!status) status = insitu__scan_check_dim(run, ld, err);
-  if (!status && !insitu__scan_head(run, ld))
-    status = insitu__error_set(
-        err, INSITU_E_NOMEM, "scan: no memory for its cells; give the process more memory");
+  if (!status) {
+    run->room = ld->config.memory_budget / 4 / (INSITU__MOMENTS_BINS * sizeof(uint64_t));
+    status = insitu__scan_head(run, ld, err);
+  }
   if (!status) {
     run->total = ld->split.part[split].anchors;
     d.memory_budget = ld->config.memory_budget - ld->config.memory_budget / 4;
-    run->room = ld->config.memory_budget / 4 / (INSITU__MOMENTS_BINS * sizeof(uint64_t));
     insitu__scan_sizes(run, ld, &d);
     if (run->state.world > 1) {
       samples = insitu__scan_samples(run, ld, &run->total);
@@ -59720,8 +59786,10 @@ static insitu_status insitu__scan_open(
   }
   insitu_loader_close(&ld);
   d.plan_only = 0;
-  if (!status && !run->total) run->state.batches = UINT64_MAX; /* an empty part */
-  else if (!status) status = insitu__scan_iterate(run, &d, split, err);
+  if (!status && !run->total) { /* an empty part */
+    run->state.batches = UINT64_MAX;
+    status = insitu__scan_make(&run->state, err);
+  } else if (!status) status = insitu__scan_iterate(run, &d, split, err);
   INSITU__ARRAY_FREE(samples);
   return status;
 }
@@ -59740,6 +59808,8 @@ INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error 
       insitu__mem_alloc(insitu__base_max(1, desc->loader->n_variables), sizeof *variables);
   if (!variables)
     return insitu__error_set(err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
+  uint64_t controls = insitu__base_float_controls();
+  insitu__base_float();
   pthread_mutex_init(&run.take, NULL);
   pthread_mutex_init(&run.lock, NULL);
   pthread_mutex_init(&run.hole_lock, NULL);
@@ -59760,6 +59830,7 @@ INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error 
   pthread_mutex_destroy(&run.hole_lock);
   pthread_mutex_destroy(&run.lock);
   pthread_mutex_destroy(&run.take);
+  insitu__base_float_restore(controls);
   return status;
 }
 
@@ -59797,6 +59868,8 @@ INSITU_DEF insitu_status insitu_scan_merge(
     return insitu__error_set(err, INSITU_E_ARG,
         "scan: parts is NULL or n is 0, or path is empty or longer than %d bytes; give all",
         INSITU__MAX_KEY);
+  uint64_t controls = insitu__base_float_controls();
+  insitu__base_float();
   for (uint64_t i = 0; !status && i < n; i++) {
     struct insitu__scan_state part = {0};
     char name[400];
@@ -59820,6 +59893,7 @@ INSITU_DEF insitu_status insitu_scan_merge(
   if (!status) status = insitu__scan_write(&all, path, err);
   insitu__mem_free(seen);
   insitu__scan_state_free(&all);
+  insitu__base_float_restore(controls);
   return status;
 }
 #endif /* INSITU_IMPLEMENTATION_ONCE */

@@ -314,7 +314,17 @@ static int stop(void *user, uint64_t done, uint64_t total) {
   (void)user, (void)total;
   return done > 0;
 }
-/* A checkpoint of another scan, and a damaged one. */
+/* Turns a bit of one byte of a file; at < 0: from its end. */
+static void turn_bit(const char *path, long at) {
+  FILE *f = fopen(path, "r+b");
+  assert_non_null(f);
+  assert_int_equal(fseek(f, at, at < 0 ? SEEK_END : SEEK_SET), 0);
+  int c = getc(f);
+  fseek(f, at, at < 0 ? SEEK_END : SEEK_SET);
+  putc(c ^ 16, f);
+  fclose(f);
+}
+/* A checkpoint of another scan, one of another version of the library, and a damaged one. */
 static void checkpoints(void **state) {
   (void)state;
   insitu_variable v[] = {one("t"), one("flat")};
@@ -333,13 +343,18 @@ static void checkpoints(void **state) {
   assert_int_equal(insitu_scan(&s, &err), INSITU_E_STATE);
   HAS(err.message, "another scan");
   s.n_lags = 2;
-  FILE *f = fopen(part, "r+b");
-  assert_non_null(f);
-  assert_int_equal(fseek(f, -900, SEEK_END), 0);
-  int c = getc(f);
-  fseek(f, -900, SEEK_END);
-  putc(c ^ 16, f);
-  fclose(f);
+  turn_bit(part, 7);
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_STATE);
+  HAS(err.message, "another version");
+  HAS(err.message, "point.json.part");
+  HAS(err.message, "remove it");
+  assert_int_equal(insitu_scan_merge((const char *[]){part}, 1, path, &err), INSITU_E_STATE);
+  HAS(err.message, "another version");
+  turn_bit(part, 7);
+  turn_bit(part, 0);
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_FORMAT);
+  turn_bit(part, 0);
+  turn_bit(part, -900);
   assert_int_equal(insitu_scan(&s, &err), INSITU_E_CORRUPT);
   HAS(err.message, "damaged");
   assert_int_equal(unlink(part), 0);
@@ -503,6 +518,102 @@ static void of_the_output(void **state) {
   scan(&d, path);
   same_files(ref, path);
 }
+/* Subnormal numbers are zero: what -ffast-math sets at a program's start. */
+static void flush_to_zero(bool on) {
+#if defined(__x86_64__)
+  __builtin_ia32_ldmxcsr(on ? 0x9fc0 : 0x1f80);
+#else
+  __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)on << 24));
+#endif
+}
+static bool flushes(void) {
+  volatile double x = 0x1p-1022;
+  x /= 2;
+  return x == 0;
+}
+/* A scan does not mind the caller's floating-point controls, and leaves them as they were. */
+static void caller_flushes(void **state) {
+  (void)state;
+  static double x[40];
+  const char *root = archive;
+  for (int i = 0; i < 40; i++) x[i] = 0x1p-1030 * (i - 7);
+  const struct support_array a = {.name = "small",
+      .ndim = 1,
+      .shape = {40},
+      .chunk = {8},
+      .dtype = INSITU_F64,
+      .format = 3,
+      .values = x,
+      .dims = "[\"time\"]"};
+  support_make(archive = support_path("small.zarr"), &a);
+  insitu_variable v = one("small");
+  insitu_loader_desc d = desc_of(&v, 1);
+  char ref[512], path[512], part[2][512], merged[512];
+  snprintf(ref, sizeof ref, "%s", support_path("kept.json"));
+  snprintf(path, sizeof path, "%s", support_path("flushed.json"));
+  snprintf(merged, sizeof merged, "%s", support_path("flushed.merged"));
+  d.decode_threads = 1; /* the caller's thread measures */
+  insitu_scan_desc s = scan_of(&d, ref);
+  insitu_error err;
+  s.n_lags = 1;
+  assert_int_equal(insitu_scan(&s, &err), INSITU_OK);
+  flush_to_zero(true);
+  s.path = path;
+  insitu_status status = insitu_scan(&s, &err);
+  bool still = flushes();
+  flush_to_zero(false);
+  assert_int_equal(status, INSITU_OK);
+  assert_true(still);
+  same_files(ref, path);
+
+  d.world = 2;
+  for (d.rank = 0; d.rank < 2; d.rank++) {
+    snprintf(part[d.rank], sizeof part[0], "%s.%d", path, d.rank);
+    s.path = part[d.rank];
+    assert_int_equal(insitu_scan(&s, &err), INSITU_OK);
+  }
+  flush_to_zero(true);
+  status = insitu_scan_merge((const char *[]){part[0], part[1]}, 2, merged, &err);
+  still = flushes();
+  flush_to_zero(false);
+  assert_int_equal(status, INSITU_OK);
+  assert_true(still);
+  same_files(ref, merged);
+  archive = root;
+}
+/* Each index of dim has sums of about 6 KB, which memory_budget must have room for. */
+static void long_dim(void **state) {
+  (void)state;
+  enum { LONG = 3000 };
+  static double x[2 * LONG];
+  const char *root = archive;
+  for (int i = 0; i < 2 * LONG; i++) x[i] = i % LONG;
+  const struct support_array a = {.name = "t",
+      .ndim = 2,
+      .shape = {2, LONG},
+      .chunk = {1, LONG},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .values = x,
+      .dims = "[\"time\",\"level\"]"};
+  support_make(archive = support_path("wide.zarr"), &a);
+  insitu_variable v = one("t");
+  insitu_loader_desc d = desc_of(&v, 1);
+  insitu_scan_desc s = scan_of(&d, support_path("wide.json"));
+  insitu_error err;
+  s.split = INSITU_ALL;
+  s.n_lags = 0;
+  d.memory_budget = 32 << 20;
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_BUDGET);
+  HAS(err.message, "memory_budget");
+  HAS(err.message, "indexes of dim");
+  d.memory_budget = 256 << 20;
+  if (insitu_scan(&s, &err)) fail_msg("%s", err.message);
+  char *text = slurp(s.path);
+  assert_true(number(text, "t", 0, "mean", LONG - 1) == LONG - 1);
+  free(text);
+  archive = root;
+}
 /* More ranks than samples, with lags. */
 static void empty_ranks(void **state) {
   (void)state;
@@ -568,7 +679,8 @@ int main(void) {
       cmocka_unit_test(long_rows), cmocka_unit_test(any_threads_and_ranks),
       cmocka_unit_test(killed), cmocka_unit_test(checkpoints), cmocka_unit_test(normalised),
       cmocka_unit_test(no_deviation), cmocka_unit_test(of_the_output),
-      cmocka_unit_test(empty_ranks), cmocka_unit_test(bad_ranges), cmocka_unit_test(refused)};
+      cmocka_unit_test(caller_flushes), cmocka_unit_test(long_dim), cmocka_unit_test(empty_ranks),
+      cmocka_unit_test(bad_ranges), cmocka_unit_test(refused)};
   void *none = NULL;
   support_setup(&none);
   make_archive();
