@@ -667,9 +667,9 @@
  *   The newest 65,536 records of chunks, jobs and requests are kept, and 16,384 of batches and
  *   calls (INSITU_TRACE_RECORDS); "otherData" tells how many were lost. They take up to 9 MB,
  *   outside memory_budget, and the file up to 64 MB. Names of chunks are their keys; no URL and no
- *   credentials are in it. A process that is killed writes nothing. A timeline takes about 0.1 us
- *   of processor time for each chunk, and some 8 us more for each that is written at close; without
- *   one there is a look at a pointer for each stage (tools/bench/bench_trace.c).
+ *   credentials are in it. A process that is killed writes nothing. A timeline takes less than
+ *   0.1 us of processor time for each chunk, and some 0.4 us more for each that is written at
+ *   close; without one there is a look at a pointer for each stage (tools/bench/bench_trace.c).
  *
  *   One thread of a loader, the reactor, handles all requests. The time that a chunk takes of it
  *   (measured on a core of an AMD EPYC of 2024; blosc with lz4; HTTP without TLS):
@@ -4059,11 +4059,15 @@ __attribute__((format(printf, 2, 3))) static bool insitu__text_buffer_printf(
  * long. */
 static unsigned insitu__text_decimal(uint64_t v, char *out) {
   char digits[20];
-  unsigned n = 0, d = 0;
-  do digits[d++] = (char)('0' + v % 10);
-  while (v /= 10);
-  while (d) out[n++] = digits[--d];
-  return n;
+  unsigned at = sizeof digits;
+  for (; v >= 10; v /= 100) { /* two at once: each division waits for the one before */
+    unsigned two = (unsigned)(v % 100);
+    digits[--at] = (char)('0' + two % 10);
+    digits[--at] = (char)('0' + two / 10);
+  }
+  if (v || at == sizeof digits) digits[--at] = (char)('0' + v);
+  memcpy(out, digits + at, sizeof digits - at);
+  return (unsigned)sizeof digits - at;
 }
 #ifndef INSITU_NO_CURL
 static bool insitu__text_buffer_add(struct insitu__text_buffer *b, const char *text) {
@@ -7576,9 +7580,9 @@ struct insitu__trace {
   struct insitu__trace_ring user;
 };
 
-/* Times of a chunk: at[] of INSITU__TRACE_CHUNK. */
+/* Times of a chunk: at[] of INSITU__TRACE_CHUNK, but for the first. */
 struct insitu__trace_span {
-  int64_t queued, read, got, decode, decoded, placed;
+  int64_t read, got, decode, decoded, placed;
   uint32_t worker; /* that decoded */
 };
 
@@ -7587,21 +7591,27 @@ static inline int64_t insitu__trace_now(const struct insitu__trace *t) {
   return t ? insitu__base_now() : 0;
 }
 
-static void insitu__trace_push(
-    struct insitu__trace_ring *r, const struct insitu__trace_record *record) {
-  r->record[r->n++ & (r->capacity - 1)] = *record;
+static inline int64_t insitu__trace_later(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/* The next record of a ring, which the caller writes whole. The memory of records to come is
+ * prefetched: nobody has looked at it for long. */
+static struct insitu__trace_record *insitu__trace_push(struct insitu__trace_ring *r) {
+  __builtin_prefetch(&r->record[(r->n + 4) & (r->capacity - 1)], 1);
+  return &r->record[r->n++ & (r->capacity - 1)];
 }
 
 /* Adds a record, on the reactor thread. */
 static void insitu__trace_add(struct insitu__trace *t, const struct insitu__trace_record *record) {
-  insitu__trace_push(&t->reactor, record);
+  *insitu__trace_push(&t->reactor) = *record;
 }
 
 /* Adds a record, on a user's thread. */
 static void insitu__trace_add_user(
     struct insitu__trace *t, const struct insitu__trace_record *record) {
   pthread_mutex_lock(&t->lock);
-  insitu__trace_push(&t->user, record);
+  *insitu__trace_push(&t->user) = *record;
   pthread_mutex_unlock(&t->lock);
 }
 
@@ -43185,6 +43195,7 @@ struct insitu__loader_tile {
   uint64_t base;      /* number of the epoch's first batch */
   uint64_t number;    /* of the batch whose row touched the tile first */
   int64_t started_at; /* by insitu__report_clock */
+  int64_t queued_at;  /* with a timeline and inline_io, where that clock is another than its */
 
   /* Whoever has the tile: what the row list holds, and the map that fills it. */
   uint64_t listed; /* the piece of the chunk; UINT64_MAX: none yet */
@@ -45440,7 +45451,7 @@ static void insitu__rows_cell_work(void *arg, unsigned worker) {
 /* Decodes the tile's buffer and scatters its rows, on a worker. t->status is INSITU_E_ABSENT where
  * the chunk is a shard with holes that are an error: its rows are in their places then, but none of
  * them is counted down. */
-static void insitu__rows_decode_now(struct insitu__loader_tile *t, unsigned worker) {
+static void insitu__rows_decode_now(struct insitu__loader_tile *t, unsigned worker, int64_t begin) {
   insitu_loader *ld = t->loader;
   const struct insitu__geometry_array *a = t->array;
   struct insitu__loader_scratch *s = &ld->scratch[worker];
@@ -45454,7 +45465,7 @@ static void insitu__rows_decode_now(struct insitu__loader_tile *t, unsigned work
   t->hole.n = 0;
   t->hole.raises = false;
   atomic_store_explicit(&t->stage, INSITU__LOADER_DECODING, memory_order_relaxed);
-  t->span.decode = insitu__trace_now(ld->reactor.trace);
+  t->span.decode = begin;
   t->span.worker = worker;
   if (whole) {
     if (!s->whole) s->whole = insitu__mem_map(ld->footprint.whole_bytes);
@@ -45504,12 +45515,17 @@ static void insitu__rows_decode_now(struct insitu__loader_tile *t, unsigned work
   t->span.placed = insitu__trace_now(ld->reactor.trace);
 }
 
-/* The same, seen by a profiler. */
-static void insitu__rows_decode(void *arg, unsigned worker) {
-  struct insitu__loader_tile *t = arg;
+/* The same, seen by a profiler. begin: the time, with a timeline. */
+static void insitu__rows_decode(struct insitu__loader_tile *t, unsigned worker, int64_t begin) {
   insitu__trace_range_begin(t->array->zarr.path);
-  insitu__rows_decode_now(t, worker);
+  insitu__rows_decode_now(t, worker, begin);
   insitu__trace_range_end();
+}
+
+/* The same, as the work of a coroutine. */
+static void insitu__rows_decode_work(void *arg, unsigned worker) {
+  struct insitu__loader_tile *t = arg;
+  insitu__rows_decode(t, worker, insitu__trace_now(t->loader->reactor.trace));
 }
 
 /* Notes that a row of a batch shows some of a bad chunk. Several threads may note the same. */
@@ -45656,25 +45672,25 @@ static void insitu__rows_landed(struct insitu__loader_tile *t, unsigned worker) 
 }
 
 /* After a read straight into place: its rows are counted down, and with `shared` copied before.
- * worker: workers.n on the reactor thread. */
-static void insitu__rows_place(struct insitu__loader_tile *t, unsigned worker, bool shared) {
-  struct insitu__trace *trace = t->loader->reactor.trace;
-
+ * worker: workers.n on the reactor thread. begin: the time, with a timeline. */
+static void insitu__rows_place(
+    struct insitu__loader_tile *t, unsigned worker, bool shared, int64_t begin) {
   t->span.worker = worker;
-  t->span.decode = t->span.decoded = insitu__trace_now(trace);
-  if (shared) { /* on a worker, always */
+  t->span.decode = t->span.decoded = t->span.placed = begin; /* it takes no time */
+  if (shared) {                                              /* on a worker, always */
     insitu__trace_range_begin(t->array->zarr.path);
     insitu__rows_landed(t, worker);
     insitu__trace_range_end();
+    t->span.placed = insitu__trace_now(t->loader->reactor.trace);
   } else {
     insitu__rows_arrive(t, worker, UINT64_MAX);
   }
-  t->span.placed = shared ? insitu__trace_now(trace) : t->span.decoded; /* it takes no time */
 }
 
 /* The same with copies, as the work of a coroutine. */
 static void insitu__rows_landed_work(void *arg, unsigned worker) {
-  insitu__rows_place(arg, worker, true);
+  struct insitu__loader_tile *t = arg;
+  insitu__rows_place(t, worker, true, insitu__trace_now(t->loader->reactor.trace));
 }
 
 /* >>read --------------------------------------------------------------------------------------- */
@@ -49541,7 +49557,7 @@ static insitu_status insitu__tile_place_await(struct insitu__loader_tile *t, con
 /* Decodes what is in the tile's buffer, on a worker. */
 static insitu_status insitu__tile_decode_await(struct insitu__loader_tile *t) {
   t->status = INSITU_OK;
-  insitu__reactor_work_await(&t->loader->reactor, insitu__rows_decode, t);
+  insitu__reactor_work_await(&t->loader->reactor, insitu__rows_decode_work, t);
   return t->status;
 }
 
@@ -49668,7 +49684,7 @@ static void insitu__tile_landed_await(
   insitu__loader_add(&ld->count.bytes_decoded, aim->bytes);
   t->status = INSITU_OK;
   if (aim->shared) insitu__reactor_work_await(&ld->reactor, insitu__rows_landed_work, t);
-  else insitu__rows_place(t, ld->reactor.workers.n, false);
+  else insitu__rows_place(t, ld->reactor.workers.n, false, t->span.got);
 }
 
 /* Reads and decodes a stored chunk, whose place in the array's grid is `index`. INSITU_E_NOTFOUND
@@ -49860,26 +49876,21 @@ static void insitu__tile_let_go(struct insitu__loader_tile *t) {
 
 /* Tells the timeline of a tile that is done with. Stages that were passed over take no time. */
 static void insitu__tile_trace(const struct insitu__loader_tile *t, struct insitu__trace *trace) {
-  const struct insitu__trace_span *s = &t->span;
-  struct insitu__trace_record r = {
-      .at = {s->queued, s->read, s->got, s->decode, s->decoded, s->placed},
-      .n = {t->chunk, t->field, t->number % t->iter->batches, s->read ? t->got : 0},
-      .kind = INSITU__TRACE_CHUNK,
-      .where = (uint32_t)(t->array - t->iter->plan.shown->arrays),
-      .worker = s->worker,
-      .track = (uint32_t)(t - t->loader->tiles),
-      .status = t->status};
+  const struct insitu__trace_span s = t->span;
 
-  if (!s->read && !s->placed) return; /* no row of the window shows its field */
-  if (r.at[2] < r.at[1]) r.at[2] = r.at[1];
-  if (!s->decode) { /* filled, or damaged */
-    r.worker = INSITU__TRACE_NOBODY;
-    r.at[3] = s->placed;
-  }
-  if (!s->decoded) r.at[4] = s->placed; /* at once */
-  for (int i = 4; i < 6; i++)
-    if (r.at[i] < r.at[i - 1]) r.at[i] = r.at[i - 1];
-  insitu__trace_add(trace, &r);
+  if (!s.read && !s.placed) return; /* no row of the window shows its field */
+  int64_t queued = t->loader->config.inline_io ? t->queued_at : t->started_at;
+  int64_t decode = s.decode ? s.decode : s.placed; /* 0: filled, or damaged */
+  int64_t decoded = insitu__trace_later(s.decoded ? s.decoded : s.placed, decode); /* 0: at once */
+  *insitu__trace_push(&trace->reactor) =
+      (struct insitu__trace_record){.at = {queued, s.read, insitu__trace_later(s.got, s.read),
+                                        decode, decoded, insitu__trace_later(s.placed, decoded)},
+          .n = {t->chunk, t->field, t->number - t->base, s.read ? t->got : 0},
+          .kind = INSITU__TRACE_CHUNK,
+          .where = (uint32_t)(t->array - t->iter->plan.shown->arrays),
+          .worker = s.decode ? s.worker : INSITU__TRACE_NOBODY,
+          .track = (uint32_t)(t - t->loader->tiles),
+          .status = t->status};
 }
 
 /* A tile is done with. */
@@ -49933,17 +49944,16 @@ static bool insitu__tile_leaves_cell(const struct insitu__loader_tile *t, insitu
   return damaged && t->cell && insitu__rows_have_parts(t->loader, t->array);
 }
 
-/* A tile begins to be read, perhaps once more. */
-static void insitu__tile_reads(struct insitu__loader_tile *t) {
-  if (!t->loader->reactor.trace) return;
-  t->span = (struct insitu__trace_span){.queued = t->span.queued, .read = insitu__base_now()};
+/* A tile begins to be read, perhaps once more. now: the time. With a timeline. */
+static void insitu__tile_reads(struct insitu__loader_tile *t, int64_t now) {
+  t->span = (struct insitu__trace_span){.read = now};
 }
 
 /* insitu__tile_fetch_await, and once more past the caches of bytes if those gave damaged ones. */
 static insitu_status insitu__tile_fetch_anew_await(
     struct insitu__loader_tile *t, const uint64_t *index, const char *key) {
   t->anew = t->cached = false;
-  insitu__tile_reads(t);
+  if (t->loader->reactor.trace) insitu__tile_reads(t, insitu__base_now());
   insitu_status status = insitu__tile_fetch_await(t, index, key);
   if (!insitu__fetch_again(status, t->cached)) return status;
   insitu__error_clear(&t->error);
@@ -49960,6 +49970,7 @@ static void insitu__tile_await(void *arg) {
   char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS]; /* and room to name an inner chunk */
 
   insitu__error_clear(&t->error);
+  if (ld->reactor.trace) insitu__tile_reads(t, 0); /* not yet */
   /* Without a key, too, the rows must be known: they are what the error damages. */
   insitu_status status = insitu__tile_key(t, index, key), ready = insitu__tile_ready(t);
   if (!status) status = ready;
@@ -50054,12 +50065,16 @@ static bool insitu__tile_may_try(struct insitu__loader_tile *t) {
 struct insitu__tile_bunch {
   struct insitu__loader_tile *first;
   unsigned missed; /* reads that found too little in the caches */
+  /* With a timeline: the time when the last stage ended. The next one begins with it, so that the
+   * clock is read once a stage. */
+  int64_t now;
 };
 
 /* Finds the rows of a tile, and points its iovecs to where its bytes go. False: it is left to
  * insitu__tile_await. */
 static bool insitu__tile_try_aim(struct insitu__loader_tile *t, unsigned worker) {
   insitu__error_clear(&t->error);
+  if (t->loader->reactor.trace) insitu__tile_reads(t, 0); /* not yet */
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
   t->run.next = NULL;
   t->aim.n = 0;
@@ -50165,10 +50180,13 @@ static bool insitu__tile_try_read(struct insitu__loader_tile *t) {
 
 /* Decodes what was read of a tile, and puts its rows into their places. False: it is damaged; it is
  * read once more, and the cause told. */
-static bool insitu__tile_try_rows(struct insitu__loader_tile *t, unsigned worker) {
+static bool insitu__tile_try_rows(
+    struct insitu__tile_bunch *b, struct insitu__loader_tile *t, unsigned worker) {
   t->status = INSITU_OK;
-  if (t->aim.direct) insitu__rows_place(t, worker, t->aim.shared);
-  else insitu__rows_decode(t, worker);
+  if (t->aim.direct) insitu__rows_place(t, worker, t->aim.shared, b->now);
+  else insitu__rows_decode(t, worker, b->now);
+  if (t->status) b->now = insitu__trace_now(t->loader->reactor.trace);
+  else b->now = t->span.placed;
   return !t->status;
 }
 
@@ -50181,10 +50199,11 @@ static void insitu__tile_try_log(struct insitu__loader_tile *t, int64_t begin) {
   if (!insitu__tile_key(t, index, key)) insitu__report_log_tile(t, key);
 }
 
-/* Tries the tiles of a run. Those from the first one on whose bytes are not in the caches are left
- * to insitu__tile_await; *missed then counts one. Returns the tile behind the run. */
+/* Tries the tiles of a run of a bunch. Those from the first one on whose bytes are not in the
+ * caches are left to insitu__tile_await; b->missed then counts one. Returns the tile behind the
+ * run. */
 static struct insitu__loader_tile *insitu__tile_try(
-    struct insitu__loader_tile *head, unsigned worker, unsigned *missed) {
+    struct insitu__tile_bunch *b, struct insitu__loader_tile *head, unsigned worker) {
   insitu_loader *ld = head->loader;
   struct insitu__loader_tile *next = head, *last = head;
   bool timed = insitu__report_is_logged(ld, 3);
@@ -50192,14 +50211,13 @@ static struct insitu__loader_tile *insitu__tile_try(
   uint64_t reads = 0, decoded = 0;
 
   insitu__tile_try_cut(head);
-  if (ld->reactor.trace) insitu__tile_reads(head);
-  for (struct insitu__loader_tile *t = head->run.next; ld->reactor.trace && t; t = t->run.next)
-    t->span = (struct insitu__trace_span){.queued = t->span.queued, .read = head->span.read};
+  for (struct insitu__loader_tile *t = head; ld->reactor.trace && t; t = t->run.next)
+    insitu__tile_reads(t, b->now);
   insitu__trace_range_begin("insitu read");
   if (head->run.next) insitu__tile_try_run(head);
   else head->done = insitu__tile_try_read(head);
   insitu__trace_range_end();
-  int64_t got = insitu__trace_now(ld->reactor.trace);
+  int64_t got = b->now = insitu__trace_now(ld->reactor.trace);
   for (struct insitu__loader_tile *t = head; t; t = t->run.next) {
     last = t;
     if (!t->done) continue;
@@ -50208,7 +50226,7 @@ static struct insitu__loader_tile *insitu__tile_try(
   }
 
   struct insitu__loader_tile *behind = last->next;
-  *missed += !last->done;
+  b->missed += !last->done;
   if (!head->done) return behind;
 
   /* before a batch can be delivered */
@@ -50218,7 +50236,7 @@ static struct insitu__loader_tile *insitu__tile_try(
   for (struct insitu__loader_tile *t = head; t && t->done; t = next) {
     next = t->run.next;
     t->span.got = got;
-    t->done = insitu__tile_try_rows(t, worker);
+    t->done = insitu__tile_try_rows(b, t, worker);
     if (!t->done) insitu__loader_add(&ld->count.reads, UINT64_MAX);
     else if (timed) insitu__tile_try_log(t, begin);
   }
@@ -50233,8 +50251,9 @@ static void insitu__tile_try_bunch(void *arg, unsigned worker) {
   for (struct insitu__loader_tile *t = b->first; t; t = t->next)
     t->done = insitu__tile_try_aim(t, worker);
   insitu__tile_try_sort(b);
+  b->now = insitu__trace_now(b->first->loader->reactor.trace);
   for (struct insitu__loader_tile *t = b->first; t;) {
-    if (t->done && t->aim.n) t = insitu__tile_try(t, worker, &b->missed);
+    if (t->done && t->aim.n) t = insitu__tile_try(b, t, worker);
     else t = t->next;
   }
 }
@@ -50250,6 +50269,7 @@ static void insitu__tile_bunch_await(void *arg) {
   insitu__reactor_work_await(&ld->reactor, insitu__tile_try_bunch, &bunch);
   for (t = bunch.first; t; t = next) {
     next = t->next;
+    if (next && ld->reactor.trace) __builtin_prefetch(&next->span);
     landed += t->done;
     insitu__tile_let_go(t); /* before it may look for another index: see insitu__cache_init */
     if (t->done) insitu__tile_finish(t);
@@ -51787,9 +51807,7 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base, struct insitu__lo
   t->slot = slot;
   if (!ld->sched.pump_now) ld->sched.pump_now = insitu__report_clock(ld);
   t->started_at = ld->sched.pump_now;
-  if (ld->reactor.trace) /* inline, the loader's own time is another */
-    t->span = (struct insitu__trace_span){
-        .queued = ld->config.inline_io ? insitu__base_now() : t->started_at};
+  if (ld->reactor.trace && ld->config.inline_io) t->queued_at = insitu__base_now();
   atomic_store_explicit(&t->stage, INSITU__LOADER_WAITING, memory_order_relaxed);
   it->sched.inflight[t->order == &it->order[1]]++;
   insitu__loader_peak(&ld->count.inflight_peak, ++ld->sched.inflight);
@@ -53464,6 +53482,9 @@ static void insitu__pass_wait(insitu_iter *it, int64_t deadline) {
 
 enum { INSITU__TIMELINE_KEY = 120 };        /* bytes of a chunk's key that are shown, its end */
 enum { INSITU__TIMELINE_BUFFER = 1 << 20 }; /* bytes that are written at once */
+/* Bytes that an event has at most: a name of KEY bytes, six of text for each, and a dozen numbers
+ * of up to 20 digits with their names. */
+enum { INSITU__TIMELINE_EVENT = 6 * INSITU__TIMELINE_KEY + 1024 };
 enum { INSITU__TIMELINE_PATH = INSITU__MAX_KEY + 64, INSITU__TIMELINE_PROCESS = 40 };
 enum { INSITU__TIMELINE_LOADERS = 999 }; /* that may want one path */
 
@@ -53490,11 +53511,12 @@ static const char *const insitu__timeline_groups[] = {
 
 struct insitu__timeline {
   insitu_loader *loader;
-  struct insitu__text_buffer text;
-  bool failed; /* to write */
-  int error;   /* errno; ETIME: the reader of a pipe stopped */
+  struct insitu__text_buffer text; /* has room for BUFFER bytes and an EVENT */
+  bool failed;                     /* to write */
+  int error;                       /* errno; ETIME: the reader of a pipe stopped */
   bool first;
-  int64_t began; /* the first write */
+  int64_t began;                   /* the first write */
+  struct insitu__loader_tile tile; /* of a chunk whose key is formatted */
   /* When the last request of each track ended. */
   int64_t *request_ends;
   uint64_t n_request_ends;
@@ -53699,6 +53721,7 @@ static bool insitu__timeline_wait(struct insitu__timeline *w) {
 static void insitu__timeline_flush(struct insitu__timeline *w, uint64_t least) {
   const char *from = w->text.text;
   uint64_t left = w->text.n;
+  if (w->failed) w->text.n = 0;
   if (left < least || w->failed) return;
   if (!w->began) w->began = insitu__base_now();
   while (left && !w->failed) {
@@ -53715,58 +53738,94 @@ static void insitu__timeline_flush(struct insitu__timeline *w, uint64_t least) {
   w->text.n = 0;
 }
 
-/* Writes a short text: insitu__text_buffer_printf formats everything twice. */
-__attribute__((format(printf, 2, 3))) static void insitu__timeline_put(
-    struct insitu__timeline *w, const char *format, ...) {
-  char text[400];
-  va_list args;
-  va_start(args, format);
-  int n = vsnprintf(text, sizeof text, format, args);
-  va_end(args);
-  assert(n >= 0 && (size_t)n < sizeof text);
-  insitu__text_buffer_bytes(&w->text, text, (uint64_t)n);
+/* The writers of an event format by hand: printf takes ten times as long. They do not look for
+ * room, which insitu__timeline_begin leaves. */
+static inline void insitu__timeline_put(struct insitu__timeline *w, const char *text) {
+  size_t n = strlen(text);
+  assert(w->text.n + n < w->text.cap);
+  memcpy(w->text.text + w->text.n, text, n);
+  w->text.n += n;
 }
 
-/* Begins an event on a track of a group. */
+static inline void insitu__timeline_number(struct insitu__timeline *w, uint64_t v) {
+  assert(w->text.n + 20 < w->text.cap);
+  w->text.n += insitu__text_decimal(v, w->text.text + w->text.n);
+}
+
+static void insitu__timeline_signed(struct insitu__timeline *w, int64_t v) {
+  if (v < 0) insitu__timeline_put(w, "-");
+  insitu__timeline_number(w, v < 0 ? -(uint64_t)v : (uint64_t)v);
+}
+
+/* Nanoseconds as microseconds. */
+static void insitu__timeline_time(struct insitu__timeline *w, int64_t ns) {
+  uint64_t v = ns > 0 ? (uint64_t)ns : 0, part = v % 1000;
+  char text[5] = {
+      '.', (char)('0' + part / 100), (char)('0' + part / 10 % 10), (char)('0' + part % 10)};
+
+  insitu__timeline_number(w, v / 1000);
+  insitu__timeline_put(w, text);
+}
+
+/* A text as a JSON string, of at most KEY bytes. */
+static void insitu__timeline_string(struct insitu__timeline *w, const char *text) {
+  const unsigned char *p = (const unsigned char *)text;
+  while (*p >= 0x20 && *p < 0x7f && *p != '"' && *p != '\\') p++;
+  if (*p) {
+    insitu__text_buffer_json_string(&w->text, text);
+    return;
+  }
+  insitu__timeline_put(w, "\"");
+  insitu__timeline_put(w, text);
+  insitu__timeline_put(w, "\"");
+}
+
+/* Begins an event on a track of a group, once what is buffered leaves room for it. */
 static void insitu__timeline_begin(
     struct insitu__timeline *w, const char *phase, int group, uint64_t track) {
   insitu__timeline_flush(w, INSITU__TIMELINE_BUFFER);
-  insitu__timeline_put(w, "%s{\"ph\": \"%s\", \"pid\": %d, \"tid\": %" PRIu64,
-      w->first ? "" : ",\n", phase, 8 * w->loader->config.rank + group, track);
+  if (!w->first) insitu__timeline_put(w, ",\n");
   w->first = false;
+  insitu__timeline_put(w, phase);
+  insitu__timeline_signed(w, 8 * (int64_t)w->loader->config.rank + group);
+  insitu__timeline_put(w, ", \"tid\": ");
+  insitu__timeline_number(w, track);
 }
 
 /* The name of a group, or with `track` of a thread. */
 static void insitu__timeline_name(
     struct insitu__timeline *w, int group, uint64_t track, const char *what, const char *name) {
-  insitu__timeline_begin(w, "M", group, track);
-  insitu__timeline_put(w, ", \"name\": \"%s\", \"args\": {\"name\": ", what);
-  insitu__text_buffer_json_string(&w->text, name);
+  insitu__timeline_begin(w, "{\"ph\": \"M\", \"pid\": ", group, track);
+  insitu__timeline_put(w, ", \"name\": \"");
+  insitu__timeline_put(w, what);
+  insitu__timeline_put(w, "\", \"args\": {\"name\": ");
+  insitu__timeline_string(w, name);
   insitu__timeline_put(w, "}}");
 }
 
-/* An event from `begin` to `end`; the caller adds args and closes the brace. A time that did not
- * come, or came before, counts as the one before. */
+/* An event from `begin` to `end`. what: the rest of it, from its category to where its args or its
+ * name follow. A time that did not come, or came before, counts as the one before. */
 static void insitu__timeline_event(struct insitu__timeline *w, int group, uint64_t track,
-    int64_t begin, int64_t end, const char *cat, const char *name) {
-  int64_t from = begin - w->loader->opened, n = end > begin ? end - begin : 0;
-  if (from < 0) from = 0;
-  insitu__timeline_begin(w, "X", group, track);
-  insitu__timeline_put(w,
-      ", \"ts\": %" PRId64 ".%03d, \"dur\": %" PRId64 ".%03d, \"cat\": \"%s\", \"name\": ",
-      from / 1000, (int)(from % 1000), n / 1000, (int)(n % 1000), cat);
-  insitu__text_buffer_json_string(&w->text, name);
+    int64_t begin, int64_t end, const char *what) {
+  insitu__timeline_begin(w, "{\"ph\": \"X\", \"pid\": ", group, track);
+  insitu__timeline_put(w, ", \"ts\": ");
+  insitu__timeline_time(w, begin - w->loader->opened);
+  insitu__timeline_put(w, ", \"dur\": ");
+  insitu__timeline_time(w, end - begin);
+  insitu__timeline_put(w, what);
 }
 
 /* The end of a chunk's key, after its array; no character is cut. */
 static void insitu__timeline_key(
-    const insitu_loader *ld, const struct insitu__trace_record *r, char *name) {
+    struct insitu__timeline *w, const struct insitu__trace_record *r, char *name) {
   uint64_t index[INSITU__MAX_DIMS];
   char key[INSITU__MAX_KEY + 32 * INSITU__MAX_DIMS];
-  const struct insitu__geometry_array *a = &ld->geometry.arrays[r->where];
-  struct insitu__loader_tile t = {.array = a, .chunk = r->n[0], .field = r->n[1]};
+  const struct insitu__geometry_array *a = &w->loader->geometry.arrays[r->where];
 
-  if (insitu__tile_key(&t, index, key)) {
+  w->tile.array = a;
+  w->tile.chunk = r->n[0];
+  w->tile.field = r->n[1];
+  if (insitu__tile_key(&w->tile, index, key)) {
     snprintf(name, INSITU__TIMELINE_KEY, "chunk");
     return;
   }
@@ -53775,7 +53834,20 @@ static void insitu__timeline_key(
   size_t n = strlen(key);
   if (n >= INSITU__TIMELINE_KEY) from += n - INSITU__TIMELINE_KEY + 1;
   while ((*from & 0xC0) == 0x80) from++;
-  snprintf(name, INSITU__TIMELINE_KEY, "%.*s", INSITU__TIMELINE_KEY - 1, from);
+  memcpy(name, from, strlen(from) + 1);
+}
+
+/* Writes what goes before a number, and the number. */
+static void insitu__timeline_arg(struct insitu__timeline *w, const char *name, uint64_t v) {
+  insitu__timeline_put(w, name);
+  insitu__timeline_number(w, v);
+}
+
+/* The end of an event with a status. */
+static void insitu__timeline_status(struct insitu__timeline *w, int32_t status) {
+  insitu__timeline_put(w, ", \"status\": ");
+  insitu__timeline_signed(w, status);
+  insitu__timeline_put(w, "}}");
 }
 
 static void insitu__timeline_chunk(
@@ -53784,26 +53856,25 @@ static void insitu__timeline_chunk(
   char name[INSITU__TIMELINE_KEY];
   uint64_t worker = INSITU__TIMELINE_WORKER + r->worker;
 
-  insitu__timeline_key(w->loader, r, name);
-  insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[0], at[5], "chunk", name);
-  insitu__timeline_put(w,
-      ", \"args\": {\"batch\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"status\": %d}}", r->n[2],
-      r->n[3], r->status);
-  if (at[1]) {
-    insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[1], at[2], "read", "read");
-    insitu__timeline_put(w, "}");
-  }
-  if (at[4] > at[3]) {
-    insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[3], at[4], "decode", "decode");
-    insitu__timeline_put(w, "}");
-  }
-  if (at[5] > at[4]) {
-    insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[4], at[5], "place", "place");
-    insitu__timeline_put(w, "}");
-  }
+  insitu__timeline_key(w, r, name);
+  insitu__timeline_event(
+      w, INSITU__TIMELINE_CHUNKS, r->track, at[0], at[5], ", \"cat\": \"chunk\", \"name\": ");
+  insitu__timeline_string(w, name);
+  insitu__timeline_arg(w, ", \"args\": {\"batch\": ", r->n[2]);
+  insitu__timeline_arg(w, ", \"bytes\": ", r->n[3]);
+  insitu__timeline_status(w, r->status);
+  if (at[1])
+    insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[1], at[2],
+        ", \"cat\": \"read\", \"name\": \"read\"}");
+  if (at[4] > at[3])
+    insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[3], at[4],
+        ", \"cat\": \"decode\", \"name\": \"decode\"}");
+  if (at[5] > at[4])
+    insitu__timeline_event(w, INSITU__TIMELINE_CHUNKS, r->track, at[4], at[5],
+        ", \"cat\": \"place\", \"name\": \"place\"}");
   if (r->worker == INSITU__TRACE_NOBODY || at[5] == at[3]) return;
-  insitu__timeline_event(w, INSITU__TIMELINE_THREADS, worker, at[3], at[5], "work", "decode");
-  insitu__timeline_put(w, "}");
+  insitu__timeline_event(w, INSITU__TIMELINE_THREADS, worker, at[3], at[5],
+      ", \"cat\": \"work\", \"name\": \"decode\"}");
 }
 
 /* The first track of requests that is free at a time; it is taken until `end`. */
@@ -53818,33 +53889,44 @@ static uint64_t insitu__timeline_track(struct insitu__timeline *w, int64_t begin
 static void insitu__timeline_request(
     struct insitu__timeline *w, const struct insitu__trace_record *r) {
   uint64_t track = insitu__timeline_track(w, r->at[0], r->at[2]);
-  insitu__timeline_event(
-      w, INSITU__TIMELINE_REQUESTS, track, r->at[0], r->at[2], "request", "request");
-  insitu__timeline_put(w,
-      ", \"args\": {\"first\": %" PRIu64 ", \"bytes\": %" PRIu64 ", \"status\": %d}}", r->n[0],
-      r->n[1], r->status);
+  insitu__timeline_event(w, INSITU__TIMELINE_REQUESTS, track, r->at[0], r->at[2],
+      ", \"cat\": \"request\", \"name\": \"request\", \"args\": {\"first\": ");
+  insitu__timeline_number(w, r->n[0]);
+  insitu__timeline_arg(w, ", \"bytes\": ", r->n[1]);
+  insitu__timeline_status(w, r->status);
   if (!r->at[1]) return;
-  insitu__timeline_event(
-      w, INSITU__TIMELINE_REQUESTS, track, r->at[0], r->at[1], "answer", "waits for the answer");
-  insitu__timeline_put(w, "}");
+  insitu__timeline_event(w, INSITU__TIMELINE_REQUESTS, track, r->at[0], r->at[1],
+      ", \"cat\": \"answer\", \"name\": \"waits for the answer\"}");
 }
 
 static void insitu__timeline_batch(
     struct insitu__timeline *w, const struct insitu__trace_record *r) {
-  static const char *const stages[] = {"filling", "ready", "held"};
+  static const char *const stages[] = {", \"cat\": \"filling\", \"name\": \"filling\"}",
+      ", \"cat\": \"ready\", \"name\": \"ready\"}", ", \"cat\": \"held\", \"name\": \"held\"}"};
   uint64_t track = r->track * INSITU__MAX_HELD + r->worker;
   char name[80];
   snprintf(name, sizeof name, "%s %" PRIu64 ":%" PRIu64, insitu__split_names[r->where], r->n[0],
       r->n[1]);
-  insitu__timeline_event(w, INSITU__TIMELINE_BATCHES, track, r->at[0], r->at[3], "batch", name);
-  insitu__timeline_put(w,
-      ", \"args\": {\"epoch\": %" PRIu64 ", \"batch\": %" PRIu64 ", \"rows\": %" PRIu64 "}}",
-      r->n[0], r->n[1], r->n[2]);
-  for (int i = 0; i < 3; i++) {
-    insitu__timeline_event(
-        w, INSITU__TIMELINE_BATCHES, track, r->at[i], r->at[i + 1], stages[i], stages[i]);
-    insitu__timeline_put(w, "}");
-  }
+  insitu__timeline_event(
+      w, INSITU__TIMELINE_BATCHES, track, r->at[0], r->at[3], ", \"cat\": \"batch\", \"name\": ");
+  insitu__timeline_string(w, name);
+  insitu__timeline_arg(w, ", \"args\": {\"epoch\": ", r->n[0]);
+  insitu__timeline_arg(w, ", \"batch\": ", r->n[1]);
+  insitu__timeline_arg(w, ", \"rows\": ", r->n[2]);
+  insitu__timeline_put(w, "}}");
+  for (int i = 0; i < 3; i++)
+    insitu__timeline_event(w, INSITU__TIMELINE_BATCHES, track, r->at[i], r->at[i + 1], stages[i]);
+}
+
+/* A call of next. */
+static void insitu__timeline_next(
+    struct insitu__timeline *w, const struct insitu__trace_record *r) {
+  uint64_t track = r->track ? INSITU__TIMELINE_OTHERS + r->track : INSITU__TIMELINE_CONSUMER;
+  insitu__timeline_event(w, INSITU__TIMELINE_THREADS, track, r->at[0], r->at[1],
+      ", \"cat\": \"next\", \"name\": \"next\", \"args\": {\"epoch\": ");
+  insitu__timeline_number(w, r->n[0]);
+  insitu__timeline_arg(w, ", \"batch\": ", r->n[1]);
+  insitu__timeline_status(w, r->status);
 }
 
 static void insitu__timeline_record(
@@ -53854,18 +53936,13 @@ static void insitu__timeline_record(
   case INSITU__TRACE_CHUNK: insitu__timeline_chunk(w, r); break;
   case INSITU__TRACE_JOB:
     insitu__timeline_event(w, INSITU__TIMELINE_THREADS, INSITU__TIMELINE_WORKER + r->worker,
-        r->at[0], r->at[1], "work", gathers ? "gather" : "on_batch");
-    insitu__timeline_put(w, ", \"args\": {\"batch\": %" PRIu64 "}}", r->n[0]);
+        r->at[0], r->at[1], ", \"cat\": \"work\", \"name\": ");
+    insitu__timeline_put(w, gathers ? "\"gather\"" : "\"on_batch\"");
+    insitu__timeline_arg(w, ", \"args\": {\"batch\": ", r->n[0]);
+    insitu__timeline_put(w, "}}");
     break;
   case INSITU__TRACE_REQUEST: insitu__timeline_request(w, r); break;
-  case INSITU__TRACE_NEXT:
-    insitu__timeline_event(w, INSITU__TIMELINE_THREADS,
-        r->track ? INSITU__TIMELINE_OTHERS + r->track : INSITU__TIMELINE_CONSUMER, r->at[0],
-        r->at[1], "next", "next");
-    insitu__timeline_put(w,
-        ", \"args\": {\"epoch\": %" PRIu64 ", \"batch\": %" PRIu64 ", \"status\": %d}}", r->n[0],
-        r->n[1], r->status);
-    break;
+  case INSITU__TRACE_NEXT: insitu__timeline_next(w, r); break;
   default: insitu__timeline_batch(w, r); break;
   }
 }
@@ -53911,7 +53988,7 @@ static void insitu__timeline_tail(struct insitu__timeline *w) {
   const struct insitu__trace *t = ld->trace;
   char process[INSITU__TIMELINE_PROCESS];
   insitu__timeline_process(process);
-  insitu__timeline_put(w,
+  insitu__text_buffer_printf(&w->text,
       "\n],\n\"displayTimeUnit\": \"ms\",\n\"otherData\": {\"insitubatch\": 1, \"rank\": %d, "
       "\"world\": %d, \"decode_threads\": %" PRIu64 ", \"max_inflight\": %" PRIu64
       ", \"prefetch_depth\": %" PRIu64 ", \"batch_size\": %" PRIu64
@@ -53958,12 +54035,14 @@ static void insitu__timeline_write(insitu_loader *ld) {
 
   w.request_ends = insitu__mem_alloc(w.n_request_ends, sizeof *w.request_ends);
   if (!w.request_ends) w.n_request_ends = 0;
-  insitu__timeline_put(&w, "{\"traceEvents\": [\n");
-  insitu__timeline_names(&w);
-  insitu__timeline_ring(&w, &t->reactor);
-  insitu__timeline_ring(&w, &t->user);
-  insitu__timeline_tail(&w);
-  insitu__timeline_flush(&w, 0);
+  if (insitu__text_buffer_reserve(&w.text, INSITU__TIMELINE_BUFFER + INSITU__TIMELINE_EVENT)) {
+    insitu__timeline_put(&w, "{\"traceEvents\": [\n");
+    insitu__timeline_names(&w);
+    insitu__timeline_ring(&w, &t->reactor);
+    insitu__timeline_ring(&w, &t->user);
+    insitu__timeline_tail(&w);
+    insitu__timeline_flush(&w, 0);
+  }
   w.failed |= w.text.failed;
   if (!w.failed && insitu__timeline_unread(t)) insitu__timeline_fail(&w, EPIPE);
   insitu__text_buffer_free(&w.text);

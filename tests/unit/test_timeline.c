@@ -117,6 +117,35 @@ static void test_times(void **state) {
   done(ld);
 }
 
+/* The largest numbers, and a name that JSON must escape; a file of more than is written at once. */
+static void test_numbers(void **state) {
+  (void)state;
+  static struct insitu__geometry_array array;
+  insitu_loader *ld = loader();
+  char path[] = "a\"\x01\xff/b", lines[16];
+  array.zarr.path = path;
+  ld->geometry.arrays = &array;
+  ld->config.decode_threads = 20000;
+  const struct insitu__trace_record chunk = {.at = {1000, 1000, INT64_MAX, INT64_MAX},
+      .n = {0, 0, UINT64_MAX, 10},
+      .worker = INSITU__TRACE_NOBODY,
+      .track = UINT32_MAX,
+      .status = INT32_MIN};
+  insitu__trace_add(ld->trace, &chunk);
+  write_out(ld);
+  assert_true(strlen(text) > INSITU__TIMELINE_BUFFER);
+  int e = event_of("chunk", 0), args = insitu__text_json_get(&doc, e, "args");
+  assert_true(
+      insitu__text_json_string(&doc, insitu__text_json_get(&doc, e, "name"), lines, 16) > 0);
+  assert_string_equal(lines, "a\"\x01\xef\xbf\xbd/b/0");
+  assert_int_equal(number(e, "tid"), UINT32_MAX);
+  assert_int_equal(number(args, "batch"), UINT64_MAX);
+  assert_int_equal(number(args, "bytes"), 10);
+  assert_true(real(args, "status") == INT32_MIN);
+  assert_true(real(event_of("read", 0), "dur") == (double)(INT64_MAX - 1000) / 1000);
+  done(ld);
+}
+
 /* ---- what the file may be ---- */
 
 static char told[2000]; /* the last line of the log */
@@ -215,6 +244,7 @@ static void test_no_name(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_bound), cmocka_unit_test(test_requests),
-      cmocka_unit_test(test_times), cmocka_unit_test(test_pipe), cmocka_unit_test(test_no_name)};
+      cmocka_unit_test(test_times), cmocka_unit_test(test_numbers), cmocka_unit_test(test_pipe),
+      cmocka_unit_test(test_no_name)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
