@@ -21660,8 +21660,9 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  *                           and the length of the read; or of a decoded chunk's number in its
  *                           object, its length and its form, see struct insitu__zarr_array
  *   DIR/tmp/...             files that are being written; only their maker touches young ones
- *   DIR/ranks               what the ranks of a job tell each other, see struct insitu__disk_slot;
- *                           a rank locks bytes of it for the chunks that it is reading
+ *   DIR/ranks               what the ranks of a job tell each other, see struct insitu__disk_place
+ *                           and struct insitu__disk_slot; a rank locks bytes of it for the chunks
+ *                           that it is reading
  *
  * The life of an entry:
  *
@@ -21835,6 +21836,16 @@ struct insitu__disk_lates {
 struct insitu__disk_slot {
   uint64_t run, rank; /* of insitu__disk_use; the rank that wrote it */
   struct insitu__disk_late late[INSITU__DISK_LATE];
+};
+
+/* In front of the slots: where the iterator of each rank is, so that the others know which uses are
+ * still to come. A rank whose neighbour is a few rows behind would else take a use of that one for
+ * past, and would not keep the chunk for it. Written and read at each row, on the reactor's thread
+ * and without a lock: where it was done at each batch, two ranks each left a chunk to the other, so
+ * that nobody knew of it any more, and 4 ranks found 0.527 in place of 0.538. */
+struct insitu__disk_place {
+  uint64_t at;    /* the row whose chunks it reads, since row 0 of epoch 0 */
+  uint64_t check; /* insitu__disk_place_check; anything else: it is not known */
 };
 
 /* Who knows when entries are used, which are named by the numbers of insitu__disk_name. Reactor
@@ -22106,6 +22117,11 @@ static uint64_t insitu__disk_slot_of(const struct insitu__disk *d, uint64_t rank
   return (d->job + rank) % INSITU__DISK_SLOTS;
 }
 
+static off_t insitu__disk_slot_at(const struct insitu__disk *d, uint64_t rank) {
+  return (off_t)(INSITU__DISK_SLOTS * sizeof(struct insitu__disk_place) +
+                 insitu__disk_slot_of(d, rank) * sizeof(struct insitu__disk_slot));
+}
+
 /* With the lock of the count: fills slots with what ranks that share the directory tell of. Returns
  * how many: all ranks', or where these are more than INSITU__DISK_LOOKS, others' each time. */
 static uint64_t insitu__disk_hear(struct insitu__disk *d, const struct insitu__disk_use *use,
@@ -22115,9 +22131,10 @@ static uint64_t insitu__disk_hear(struct insitu__disk *d, const struct insitu__d
 
   d->turn = use->ranks > n ? (from + n) % use->ranks : 0;
   for (uint64_t i = 0, part; i < n; i += part) { /* up to the last rank, or to the last slot */
-    uint64_t nth = (from + i) % use->ranks, at = insitu__disk_slot_of(d, use->first + nth);
-    part = insitu__base_min(insitu__base_min(n - i, use->ranks - nth), INSITU__DISK_SLOTS - at);
-    ssize_t got = pread(d->ranksfd, slot + i, part * sizeof *slot, (off_t)(at * sizeof *slot));
+    uint64_t nth = (from + i) % use->ranks, rank = use->first + nth;
+    part = insitu__base_min(insitu__base_min(n - i, use->ranks - nth),
+        INSITU__DISK_SLOTS - insitu__disk_slot_of(d, rank));
+    ssize_t got = pread(d->ranksfd, slot + i, part * sizeof *slot, insitu__disk_slot_at(d, rank));
     uint64_t whole = got > 0 ? (uint64_t)got / sizeof *slot : 0;
     memset(slot + i + whole, 0, (part - whole) * sizeof *slot);
   }
@@ -22184,8 +22201,7 @@ static void insitu__disk_tell(const struct insitu__disk *d, const struct insitu_
   struct insitu__disk_slot slot = {.run = r->use.run, .rank = d->rank};
   memcpy(slot.late, r->late.entry, sizeof slot.late);
   if (d->ranksfd < 0 || !r->use.next) return;
-  off_t at = (off_t)(insitu__disk_slot_of(d, d->rank) * sizeof slot);
-  ssize_t n = pwrite(d->ranksfd, &slot, sizeof slot, at);
+  ssize_t n = pwrite(d->ranksfd, &slot, sizeof slot, insitu__disk_slot_at(d, d->rank));
   (void)n; /* a full disk: others do without */
 }
 
@@ -23197,9 +23213,40 @@ static void insitu__disk_join(struct insitu__disk *d, uint64_t job, uint64_t ran
   (void)fcntl(d->markerfd, F_OFD_SETLK, &l);
   if (world > 1 && !d->read_only) d->ranksfd = openat(d->dirfd, INSITU__DISK_RANKS, flags, 0600);
   if (d->ranksfd < 0) return;
-  off_t at = (off_t)(insitu__disk_slot_of(d, rank) * sizeof none);
-  ssize_t n = pwrite(d->ranksfd, &none, sizeof none, at);
+  ssize_t n = pwrite(d->ranksfd, &none, sizeof none, insitu__disk_slot_at(d, rank));
   (void)n; /* a full disk */
+}
+
+/* What goes with a rank's place in a run: a torn one, or one of another, has another. */
+static uint64_t insitu__disk_place_check(uint64_t run, uint64_t rank, uint64_t at) {
+  return insitu__order_mix(insitu__order_mix(run ^ rank) ^ at);
+}
+
+/* Tells others where the own iterator is, on the reactor's thread. */
+static void insitu__disk_tell_place(const struct insitu__disk *d, uint64_t run, uint64_t at) {
+  struct insitu__disk_place own = {at, insitu__disk_place_check(run, d->rank, at)};
+  off_t to = (off_t)(insitu__disk_slot_of(d, d->rank) * sizeof own);
+  ssize_t n = pwrite(d->ranksfd, &own, sizeof own, to);
+  (void)n; /* a full disk */
+}
+
+/* Where the iterators of n ranks are, with the own rank; UINT64_MAX: it is not known. */
+static void insitu__disk_places(
+    const struct insitu__disk *d, uint64_t run, uint64_t first, uint64_t n, uint64_t *at) {
+  struct insitu__disk_place place[64];
+
+  for (uint64_t i = 0, part; i < n; i += part) {
+    uint64_t number = insitu__disk_slot_of(d, first + i);
+    part = insitu__base_min(n - i, INSITU__DISK_SLOTS - number);
+    part = insitu__base_min(part, INSITU__BASE_COUNT(place));
+    memset(place, 0, sizeof place);
+    ssize_t got = pread(d->ranksfd, place, part * sizeof *place, (off_t)(number * sizeof *place));
+    (void)got; /* what was not read fits no check */
+    for (uint64_t k = 0; k < part; k++) {
+      bool fits = place[k].check == insitu__disk_place_check(run, first + i + k, place[k].at);
+      at[i + k] = fits ? place[k].at : UINT64_MAX;
+    }
+  }
 }
 
 /* Whether a rank uses it; not of the own one. */
@@ -41844,28 +41891,9 @@ static void insitu__decoded_uses(struct insitu__decoded_uses *u, const struct in
   }
 }
 
-/* The first use behind row `now`, or UINT64_MAX. except: this window's is none. */
-static uint64_t insitu__decoded_first(
-    const struct insitu__decoded_uses *u, uint64_t now, const struct insitu__order_window *except) {
-  uint64_t first = UINT64_MAX;
-
-  for (uint64_t i = 0; i < u->n; i++) {
-    bool same = except && u->use[i].lane == except->lane && u->use[i].window == except->index;
-    if (!same && u->use[i].at >= now) first = insitu__base_min(first, u->use[i].at);
-  }
-  return first;
-}
-
 /* Epochs ahead in which an iterator with this plan looks for the next use. */
 static uint64_t insitu__decoded_later(const struct insitu__plan *p) {
   return insitu__base_max(2, insitu__base_min(3 * p->layout.world, INSITU__DECODED_LATER_MOST));
-}
-
-/* The time by which cache_dir puts chunks in order: the end of the epoch for one that the epoch
- * uses once. Of two of these neither goes for the other, for that would find no more, and would
- * write as much as a third of all chunks in every epoch. */
-static uint64_t insitu__decoded_disk_time(uint64_t at, uint64_t uses, uint64_t rows) {
-  return uses > 1 ? at : rows - 1;
 }
 
 /* Orders of the epochs that follow one, each at its number % n; and when chunks are used. */
@@ -41880,12 +41908,20 @@ struct insitu__decoded_clock {
   struct insitu__decoded_lanes node; /* of the ranks that share cache_dir */
   uint64_t node_epoch;               /* for which that was looked up */
   uint64_t run;                      /* insitu__plan_hash, with that */
+
+  /* Where the ranks of the node are, in rows since row 0 of epoch 0; UINT64_MAX: it is not known.
+   * NULL: there are no others. */
+  uint64_t *place, n_place;
+  uint64_t slowest; /* the least of them */
+  uint64_t told;    /* the own row at which that was looked up */
 };
 
 static void insitu__decoded_clock_free(struct insitu__decoded_clock *c) {
   for (uint64_t i = 0; c->order && i < c->n; i++) insitu__order_free(&c->order[i]);
   insitu__mem_free(c->order);
+  insitu__mem_free(c->place);
   c->order = NULL;
+  c->place = NULL;
 }
 
 /* Makes n orders, or fewer where these would take more than so many bytes, but at least one; free
@@ -41897,7 +41933,8 @@ static insitu_status insitu__decoded_clock_init(struct insitu__decoded_clock *c,
   c->before = 0;
   c->own = (struct insitu__decoded_lanes){p->layout.first_lane, p->layout.rank_lanes};
   c->node = c->own;
-  c->node_epoch = UINT64_MAX;
+  c->node_epoch = c->slowest = c->told = UINT64_MAX;
+  c->place = NULL;
   c->n = n;
   c->order = insitu__mem_alloc(n, sizeof *c->order);
   if (!c->order)
@@ -41920,25 +41957,55 @@ static const struct insitu__order *insitu__decoded_order(
   return o;
 }
 
+/* The first row that a rank has yet to come to: the own one, and where others are is not known, is
+ * at `now`. */
+static uint64_t insitu__decoded_came(
+    const struct insitu__decoded_clock *c, uint64_t lane, uint64_t now) {
+  uint64_t nth = (lane - c->node.first) / c->own.n;
+
+  if (lane - c->own.first < c->own.n || !c->place || nth >= c->n_place) return now;
+  return c->place[nth] == UINT64_MAX ? now : c->place[nth] + 1;
+}
+
+/* The first use that is still to come, where this rank is at `now`; or UINT64_MAX. begin: of the
+ * epoch, all in rows since row 0 of epoch 0. except: this window's is none. disk: a chunk that the
+ * epoch uses once has the epoch's end as its time in cache_dir. Of two of these neither goes for
+ * the other, for that would find no more, and would write as much as a third of all chunks in every
+ * epoch. */
+static uint64_t insitu__decoded_first(const struct insitu__decoded_clock *c,
+    const struct insitu__decoded_uses *u, uint64_t begin, uint64_t now,
+    const struct insitu__order_window *except, bool disk) {
+  uint64_t first = UINT64_MAX;
+
+  for (uint64_t i = 0; i < u->n; i++) {
+    uint64_t lane = u->use[i].lane, at = begin + u->use[i].at;
+    bool same = except && lane == except->lane && u->use[i].window == except->index;
+    if (!same && at >= (disk ? insitu__decoded_came(c, lane, now) : now))
+      first = insitu__base_min(first, at);
+  }
+  if (first == UINT64_MAX || !disk || u->n > 1) return first;
+  return begin + u->order->batches * u->plan->layout.batch - 1;
+}
+
 /* When a chunk is used next, behind row `now` of an epoch, whose order is o, and not in window
- * `except`. disk: by any rank that shares cache_dir, see insitu__decoded_disk_time. */
+ * `except`. disk: by any rank that shares cache_dir, see insitu__decoded_first; some may still be
+ * in the epoch before. */
 static uint64_t insitu__decoded_next(struct insitu__decoded_clock *c, const struct insitu__plan *p,
     const struct insitu__order *o, const struct insitu__geometry_array *a, uint64_t chunk,
     uint64_t now, const struct insitu__order_window *except, bool disk) {
   struct insitu__decoded_uses uses;
   uint64_t rows = o->batches * p->layout.batch, epoch = o->epoch, first = UINT64_MAX;
+  bool behind = disk && c->slowest < epoch * rows;
 
   if (a->n_patch) return INSITU__DECODED_NEVER;
-  for (uint64_t k = 0; first == UINT64_MAX; k++) {
-    if (k > c->n) return INSITU__DECODED_NEVER;
-    insitu__decoded_uses(
-        &uses, p, k ? insitu__decoded_order(c, epoch + k) : o, disk ? &c->node : &c->own, a, chunk);
-    first = insitu__decoded_first(&uses, k ? 0 : now, k ? NULL : except);
-    if (first == UINT64_MAX) continue;
-    if (disk) first = insitu__decoded_disk_time(first, uses.n, rows);
-    first += (epoch + k) * rows + c->before;
+  for (uint64_t e = epoch - behind; first == UINT64_MAX; e++) {
+    if (e > epoch + c->n) return INSITU__DECODED_NEVER;
+    const struct insitu__order *order = e == epoch ? o : insitu__decoded_order(c, e);
+    insitu__decoded_uses(&uses, p, order, disk ? &c->node : &c->own, a, chunk);
+    first = insitu__decoded_first(
+        c, &uses, e * rows, epoch * rows + now, e == epoch ? except : NULL, disk);
   }
-  return first;
+  return first + c->before;
 }
 
 /* An iterator begins, or goes on elsewhere, at row `now` of an epoch: sets its clock, and looks up
@@ -51751,6 +51818,26 @@ static void insitu__pass_time(insitu_iter *it, const struct insitu__loader_tile 
       insitu__decoded_move(d, &i->clock, &i->plan, NULL, 0, i);
 }
 
+/* The iterator is at this row, as insitu__decoded_clock.place has it: tells the ranks that share
+ * cache_dir, and looks where they are. In this order: of two ranks that do it at once one sees the
+ * other's. A rank that lies an epoch behind has stopped, most likely. */
+static void insitu__pass_places(insitu_iter *it, uint64_t at) {
+  const struct insitu__disk *disk = &it->loader->source.disk;
+  struct insitu__decoded_clock *c = &it->clock;
+  uint64_t rows = it->batches * it->plan.layout.batch;
+
+  if (!c->place || disk->ranksfd < 0 || c->told == at) return;
+  c->told = at;
+  c->n_place = insitu__base_min(c->node.n / c->own.n, INSITU__DISK_SLOTS);
+  insitu__disk_tell_place(disk, c->run, at);
+  insitu__disk_places(disk, c->run, c->node.first / c->own.n, c->n_place, c->place);
+  c->slowest = UINT64_MAX;
+  for (uint64_t i = 0; i < c->n_place; i++) {
+    if (c->place[i] != UINT64_MAX && c->place[i] - at + rows > 2 * rows) c->place[i] = UINT64_MAX;
+    c->slowest = insitu__base_min(c->slowest, c->place[i]);
+  }
+}
+
 /* Sets when the tile's chunk is used next by the ranks that share cache_dir. Who these are is
  * looked up in each epoch: they begin one after the other. */
 static void insitu__pass_disk_use(insitu_iter *it, struct insitu__loader_tile *t, uint64_t now) {
@@ -51764,7 +51851,9 @@ static void insitu__pass_disk_use(insitu_iter *it, struct insitu__loader_tile *t
     c->node.n = n * c->own.n;
     c->node_epoch = t->order->epoch;
     c->run = insitu__plan_hash(&it->plan);
+    c->told = UINT64_MAX;
   }
+  insitu__pass_places(it, t->base * it->plan.layout.batch + now);
   t->use.array = it->sched.scan.array;
   t->use.chunk = t->chunk;
   t->use.user = it;
@@ -52311,6 +52400,10 @@ static insitu_status insitu__pass_iter_orders(
         (it->loader->config.cache_memory + insitu__decoded_disk_bytes(f->disk_entries)) /
             INSITU__PASS_CLOCK_SHARE,
         err);
+  uint64_t ranks = insitu__base_min(it->plan.layout.world, INSITU__DISK_SLOTS);
+  /* without memory, ranks count as in step */
+  if (!status && f->disk_entries && ranks > 1)
+    it->clock.place = insitu__mem_alloc(ranks, sizeof *it->clock.place);
   if (status) return status;
   it->batches = it->order[0].batches;
   if (it->batches < (UINT64_MAX >> 2) / INSITU__MAX_EPOCH) return INSITU_OK;

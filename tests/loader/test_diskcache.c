@@ -667,10 +667,11 @@ static void beside_plan(const struct disk_case *c) {
   double rate = (double)hits / (double)reads;
   print_message("    %d of %d ranks, room for %.2f: found %.3f, printed %.3f, written %.3f\n",
       (int)c->sharing, (int)c->world, c->share, rate, printed, (double)written / (double)reads);
-  /* Ranks are not at the same row: one may already need what another has not yet. Where they did
-   * not know what others keep and read, they found 0.945 of it here; now 0.983 to 0.996, and with
-   * five times as many chunks 1.000. */
-  assert_true(rate / printed > (c->sharing > 1 && c->offset ? 0.95 : 0.99));
+  /* Ranks are not at the same row: one may already need what another has not yet. Each knows where
+   * the others are, but not which chunk of that row they have come to: 4 ranks find 0.995 to 1.000
+   * of it here, and 7 ranks 0.990 to 0.995, by how the machine runs them. Where they did not know
+   * what others keep and read, they found 0.945; not knowing where others are, 0.983 to 0.995. */
+  assert_true(rate / printed > (c->sharing > 1 && c->offset ? 0.98 : 0.99));
   assert_true(rate / printed < 1.01);
   support_remove(dir);
   support_remove(root);

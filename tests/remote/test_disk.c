@@ -814,7 +814,7 @@ static void test_room(void **state) {
   /* what another rank tells of; a slot of another run tells nothing */
   for (int same = 0; same < 2; same++) {
     slot.run = r->use.run + !same;
-    off_t at = (off_t)(insitu__disk_slot_of(&l.disk, 1) * sizeof slot);
+    off_t at = insitu__disk_slot_at(&l.disk, 1);
     assert_true(pwrite(l.disk.ranksfd, &slot, sizeof slot, at) == sizeof slot);
     r->late = late;
     int status = insitu__disk_reserve(&l.disk, r, 2 * INSITU__DISK_BLOCK, &used);
@@ -863,6 +863,17 @@ static void test_many_ranks(void **state) {
     bool over = 7 + rank < RANKS - INSITU__DISK_SLOTS; /* another wrote there later */
     assert_true(heard[7 + rank + (over ? INSITU__DISK_SLOTS : 0)]);
   }
+
+  /* where they are: not known of those of another run, nor of what is torn */
+  uint64_t at[OTHERS];
+  for (l.disk.rank = 7; l.disk.rank < 7 + OTHERS; l.disk.rank++)
+    insitu__disk_tell_place(&l.disk, 5 + (l.disk.rank == 9), 1000 + l.disk.rank);
+  uint64_t torn = 1;
+  off_t half = (off_t)(insitu__disk_slot_of(&l.disk, 11) * sizeof(struct insitu__disk_place));
+  assert_true(pwrite(l.disk.ranksfd, &torn, sizeof torn, half) == sizeof torn);
+  insitu__disk_places(&l.disk, 5, 7, OTHERS, at);
+  for (uint64_t i = 0; i < OTHERS; i++)
+    assert_true(at[i] == (i == 2 || i == 4 ? UINT64_MAX : 1007 + i));
 
   l.disk.rank = 8;
   assert_int_equal(insitu__disk_hear(&l.disk, &(struct insitu__disk_use){.ranks = 1}, slot), 0);
