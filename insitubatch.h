@@ -824,7 +824,7 @@
  *   rounded to float64 first; for operations in float32 they are so rounded twice. NORM is a
  *   difference and a quotient, LOG1P and ASINH a quotient and the function. Outputs of 16 bits are
  *   rounded from float32 at the end. INSITU_AS_STORED means what it means with decode; of integers
- *   and bool no output is made. log1p is right to 0.9 units in the last place, asinh to 1.2
+ *   and bool no output is made. log1p is right to 1.1 units in the last place, asinh to 1.2
  *   (measured on all float32, and on a dense set of float64). Results are the same bits on every
  *   machine, where the implementation is compiled without -ffast-math; every NaN is the same quiet
  *   one, and NaN stays NaN in all but FILL.
@@ -32651,24 +32651,39 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
  *     desc.stats ─────────────────────┘
  *
  * The arithmetic is specified, so that results are the same bits on every machine, with every
- * compiler, scalar or in vectors: only + - * / and square roots of IEEE 754, each rounded once to
- * the nearest, ties to even, and integer operations. A NaN that comes out is the quiet one with no
- * sign and no payload. INSITU__OPS_ROUND keeps compilers from making one rounding of a product and
- * a sum. -ffast-math is excluded: a compiler may then take no value for NaN.
+ * compiler, scalar or in vectors: only + - * /, square roots and fused a b + c of IEEE 754, each
+ * rounded once to the nearest, ties to even, and integer operations. A NaN that comes out is the
+ * quiet one with no sign and no payload. INSITU__OPS_ROUND keeps compilers from making one rounding
+ * of a product and a sum; a b + c that shall be fused is in assembly. x86-64 without FMA emulates
+ * it. -ffast-math is excluded: a compiler may then take no value for NaN.
  *
- * The logarithm. log(1 + x) with u = 1 + x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1 (x itself
- * where k is 0), and c what the sum 1 + x lost in rounding:
+ * The logarithm of float32. v = 2^k m, m in [1, 2); 16 intervals of m have a c near 1 / m with its
+ * logarithm, s = c 2^-k, and log(v) = k log(2) - log(c) + log(1 + r), r = v s - 1:
+ *
+ *     log1p(x)  r = x s - (1 - s), s of 1 + x              |r| <= 1/16, log(1 + r) = r + r^2 q(r)
+ *     asinh(x)  r = w s + f, f = |x| s + (s - 1), s of |x| + root, root = sqrt(1 + x^2),
+ *               w = root - 1; where |x| < 1.25: (x^2 - w^2) / 2 of that w, which is w without most
+ *               of the rounding of the root; k log(2) - log(c) + (w s + (f + r^2 q(r)))
+ *
+ * 1 - s is exact where the logarithm is small, and so r is rounded once from x itself: there is no
+ * division, and nothing that 1 + x loses has to be given back. The first interval has the c of 1,
+ * the last two that of 1/2: near v = 1 nothing but r is left. tools/make_log.py chooses the other
+ * c, of 18 bits, so that k log(2) - log(c), rounded, is good for every k, and makes q.
+ *
+ * The logarithm of float64. log(1 + x) with u = 1 + x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1
+ * (x itself where k is 0), and c what the sum 1 + x lost in rounding:
  *
  *     log(1 + x) = k log(2) + log(1 + f) + c / u      s = f / (2 + f), h = f f / 2
  *     log(1 + f) = 2 atanh(s) = 2 s + s R = f - (h - s (h + R)),  R = 2/3 s^2 + 2/5 s^4 + ...
  *
  * f is exact, and all behind it is small, so that nearly nothing but the last sum rounds. The
- * coefficients are those of the Taylor series of atanh. |s| < 0.172, so that 4 of them are enough
- * for float32 (what is left out is below 2^-28 of the result) and 10 for float64 (2^-55). asinh(x)
- * is log(1 + y) with y = |x| + x^2 / (1 + sqrt(1 + x^2)), and the sign of x. The form with h is
- * that of FreeBSD's log1p (msun, s_log1p.c: "hfsq"); no code is taken from there. The errors that
- * tests/unit/test_opmath.c measures are in the manual, under OPERATIONS. tests/loader/test_ops.c
- * compares what batches show.
+ * coefficients are those of the Taylor series of atanh. |s| < 0.172, so that 10 of them are enough
+ * (what is left out is below 2^-55 of the result). asinh(x) is log(1 + y) with y = |x| + x^2 / (1 +
+ * sqrt(1 + x^2)), and the sign of x. The form with h is that of FreeBSD's log1p (msun, s_log1p.c:
+ * "hfsq"); no code is taken from there.
+ *
+ * The errors that tests/unit/test_opmath.c measures are in the manual, under OPERATIONS; with
+ * TEST_OPS_STEP=1 it takes all float32. tests/loader/test_ops.c compares what batches show.
  *
  * State: struct insitu__ops is written once and then only read; any thread. Nothing suspends. */
 
@@ -32698,12 +32713,20 @@ typedef float insitu__ops_r_base32;
 typedef double insitu__ops_r_base64;
 typedef uint32_t insitu__ops_w_base32;
 typedef uint64_t insitu__ops_w_base64;
+typedef int32_t insitu__ops_i_base32;
+typedef double insitu__ops_twice_base32; /* a float64 for each float32 */
+typedef uint64_t insitu__ops_twice_bits_base32;
 #define INSITU__OPS_MASK(W, is) ((W)0 - (W)(is))
+#define INSITU__OPS_CONVERT(v, T) ((T)(v))
 #else
 typedef float insitu__ops_r_base32 __attribute__((vector_size(16)));
 typedef double insitu__ops_r_base64 __attribute__((vector_size(16)));
 typedef uint32_t insitu__ops_w_base32 __attribute__((vector_size(16)));
 typedef uint64_t insitu__ops_w_base64 __attribute__((vector_size(16)));
+typedef int32_t insitu__ops_i_base32 __attribute__((vector_size(16)));
+typedef double insitu__ops_twice_base32 __attribute__((vector_size(32)));
+typedef uint64_t insitu__ops_twice_bits_base32 __attribute__((vector_size(32)));
+#define INSITU__OPS_CONVERT(v, T) __builtin_convertvector(v, T)
 #define INSITU__OPS_MASK(W, is) ((W)(is))
 #endif
 #if defined(__x86_64__) && !defined(INSITU_OPS_SCALAR)
@@ -32712,6 +32735,7 @@ typedef float insitu__ops_r_wide32 __attribute__((vector_size(32)));
 typedef double insitu__ops_r_wide64 __attribute__((vector_size(32)));
 typedef uint32_t insitu__ops_w_wide32 __attribute__((vector_size(32)));
 typedef uint64_t insitu__ops_w_wide64 __attribute__((vector_size(32)));
+typedef int32_t insitu__ops_i_wide32 __attribute__((vector_size(32)));
 typedef float insitu__ops_r_most32 __attribute__((vector_size(64)));
 typedef double insitu__ops_r_most64 __attribute__((vector_size(64)));
 typedef uint32_t insitu__ops_w_most32 __attribute__((vector_size(64)));
@@ -32724,51 +32748,32 @@ typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
 #define INSITU__OPS_REGISTER "w"
 #endif
 #if defined(__x86_64__) && defined(INSITU_OPS_SCALAR)
-#define INSITU__OPS_ROOT32 "sqrtss %1, %0"
-#define INSITU__OPS_ROOT64 "sqrtsd %1, %0"
+#define INSITU__OPS_ROOT_base32 "sqrtss %1, %0"
+#define INSITU__OPS_ROOT_base64 "sqrtsd %1, %0"
 #elif defined(__x86_64__)
-#define INSITU__OPS_ROOT32 "sqrtps %1, %0"
-#define INSITU__OPS_ROOT64 "sqrtpd %1, %0"
+#define INSITU__OPS_ROOT_base32 "sqrtps %1, %0"
+#define INSITU__OPS_ROOT_base64 "sqrtpd %1, %0"
 #elif defined(INSITU_OPS_SCALAR)
-#define INSITU__OPS_ROOT32 "fsqrt %s0, %s1"
-#define INSITU__OPS_ROOT64 "fsqrt %d0, %d1"
+#define INSITU__OPS_ROOT_base32 "fsqrt %s0, %s1"
+#define INSITU__OPS_ROOT_base64 "fsqrt %d0, %d1"
 #else
-#define INSITU__OPS_ROOT32 "fsqrt %0.4s, %1.4s"
-#define INSITU__OPS_ROOT64 "fsqrt %0.2d, %1.2d"
+#define INSITU__OPS_ROOT_base32 "fsqrt %0.4s, %1.4s"
+#define INSITU__OPS_ROOT_base64 "fsqrt %0.2d, %1.2d"
 #endif
 #define INSITU__OPS_ROUND(v) __asm__("" : "+" INSITU__OPS_REGISTER(v))
 
 /* ---- the arithmetic ---- */
 
 /* One term of the series, by Horner's rule. */
-#define INSITU__OPS_TERM(real, j)                                                                  \
+#define INSITU__OPS_TERM(j)                                                                        \
   p = p * z;                                                                                       \
   INSITU__OPS_ROUND(p);                                                                            \
-  p = p + (real)2 / (2 * (j) + 3)
-#define INSITU__OPS_SERIES32                                                                       \
-  R p = zero + (float)2 / 9;                                                                       \
-  INSITU__OPS_TERM(float, 2);                                                                      \
-  INSITU__OPS_TERM(float, 1);                                                                      \
-  INSITU__OPS_TERM(float, 0)
-#define INSITU__OPS_SERIES64                                                                       \
-  R p = zero + (double)2 / 21;                                                                     \
-  INSITU__OPS_TERM(double, 8);                                                                     \
-  INSITU__OPS_TERM(double, 7);                                                                     \
-  INSITU__OPS_TERM(double, 6);                                                                     \
-  INSITU__OPS_TERM(double, 5);                                                                     \
-  INSITU__OPS_TERM(double, 4);                                                                     \
-  INSITU__OPS_TERM(double, 3);                                                                     \
-  INSITU__OPS_TERM(double, 2);                                                                     \
-  INSITU__OPS_TERM(double, 1);                                                                     \
-  INSITU__OPS_TERM(double, 0)
+  p = p + (double)2 / (2 * (j) + 3)
 
-/* The functions of one precision on one kind of registers, N. R holds real numbers, W as many
- * words. m: bits of mantissa; bias: the exponent's; half: the bits of sqrt(1/2); hi + lo: log(2),
- * hi of so few bits that its products with exponents are exact; large: from where on 1 + x^2 is
- * x^2, and log(1 + 2x) is log(x) + log(2).
- * log: of 1 + x + rest, or twice that where `twice` has bits; x > -1 and finite. */
+/* What all of a precision on one kind of registers, N, have in common. R holds real numbers, W as
+ * many words. m: bits of mantissa; bias: the exponent's. */
 #define INSITU__OPS_INLINE static inline __attribute__((always_inline))
-#define INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, SERIES, real, word, m, bias, half, hi, lo, large)   \
+#define INSITU__OPS_REGISTERS(N, TARGET, word, m, bias)                                            \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_real_##N(insitu__ops_w_##N u) {          \
     insitu__ops_r_##N r;                                                                           \
     memcpy(&r, &u, sizeof r);                                                                      \
@@ -32788,29 +32793,48 @@ typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
     insitu__ops_w_##N size = insitu__ops_bits_##N(x) & (~(word)0 >> 1);                            \
     return (word)0 - ((((word)(2 * bias + 1) << m) - size) >> (8 * sizeof(word) - 1));             \
   }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_root_##N(insitu__ops_r_##N x) {          \
+    insitu__ops_r_##N root;                                                                        \
+    __asm__(INSITU__OPS_ROOT_##N : "=" INSITU__OPS_REGISTER(root) : INSITU__OPS_REGISTER(x));      \
+    return root;                                                                                   \
+  }
+
+/* The logarithms of float64. hi + lo: log(2), hi of so few bits that its products with exponents
+ * are exact. From 2^500 on 1 + x^2 is x^2, and log(1 + 2x) is log(x) + log(2).
+ * log: of 1 + x + rest, or twice that where `twice` has bits; x > -1 and finite. */
+#define INSITU__OPS_LOGS_64(N, TARGET)                                                             \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log_##N(                                 \
       insitu__ops_r_##N x, insitu__ops_r_##N rest, insitu__ops_w_##N twice) {                      \
     typedef insitu__ops_r_##N R;                                                                   \
     typedef insitu__ops_w_##N W;                                                                   \
-    const R zero = {0}, one = zero + (real)1;                                                      \
+    const R zero = {0}, one = zero + 1.0;                                                          \
     R u = x + one;                                                                                 \
     INSITU__OPS_ROUND(u);                                                                          \
     R c = insitu__ops_pick_##N(INSITU__OPS_MASK(W, x > one), one - (u - x), x - (u - one));        \
-    W e = (insitu__ops_bits_##N(u) - half + ((word)bias << m)) >> m;                               \
-    R k = insitu__ops_real_##N(e | ((word)(bias + m) << m)) - (real)(((word)1 << m) + bias);       \
+    W e = (insitu__ops_bits_##N(u) - UINT64_C(0x3fe6a09e667f3bcd) + (UINT64_C(1023) << 52)) >> 52; \
+    R k = insitu__ops_real_##N(e | (UINT64_C(1075) << 52)) - ((UINT64_C(1) << 52) + 1023);         \
     W same = INSITU__OPS_MASK(W, k == zero);                                                       \
-    W down = (word)(2 * bias) - e; /* the exponent of 2^-k; below 0: c is 0, and so is 2^-k */     \
-    down = down & ((down >> (8 * sizeof(word) - 1)) - (word)1);                                    \
-    R low = (c + rest) * insitu__ops_real_##N(down << m);                                          \
+    W down = UINT64_C(2046) - e; /* the exponent of 2^-k; below 0: c is 0, and so is 2^-k */       \
+    down = down & ((down >> 63) - UINT64_C(1));                                                    \
+    R low = (c + rest) * insitu__ops_real_##N(down << 52);                                         \
     low = insitu__ops_pick_##N(same, rest, low);                                                   \
-    R f = insitu__ops_real_##N(insitu__ops_bits_##N(u) - ((e - (word)bias) << m)) - one;           \
+    R f = insitu__ops_real_##N(insitu__ops_bits_##N(u) - ((e - UINT64_C(1023)) << 52)) - one;      \
     f = insitu__ops_pick_##N(same, x, f);                                                          \
-    R s = f / (f + (real)2), z = s * s, h = f * f;                                                 \
+    R s = f / (f + 2.0), z = s * s, h = f * f;                                                     \
     INSITU__OPS_ROUND(z);                                                                          \
     INSITU__OPS_ROUND(h);                                                                          \
-    h = h * (real)0.5;                                                                             \
+    h = h * 0.5;                                                                                   \
     INSITU__OPS_ROUND(h);                                                                          \
-    SERIES;                                                                                        \
+    R p = zero + (double)2 / 21;                                                                   \
+    INSITU__OPS_TERM(8);                                                                           \
+    INSITU__OPS_TERM(7);                                                                           \
+    INSITU__OPS_TERM(6);                                                                           \
+    INSITU__OPS_TERM(5);                                                                           \
+    INSITU__OPS_TERM(4);                                                                           \
+    INSITU__OPS_TERM(3);                                                                           \
+    INSITU__OPS_TERM(2);                                                                           \
+    INSITU__OPS_TERM(1);                                                                           \
+    INSITU__OPS_TERM(0);                                                                           \
     p = p * z;                                                                                     \
     INSITU__OPS_ROUND(p);                                                                          \
     R tail = s * (h + p);                                                                          \
@@ -32818,7 +32842,7 @@ typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
     low = low * (one - (s + s)); /* 1 / m, nearly */                                               \
     INSITU__OPS_ROUND(low);                                                                        \
     k = k + insitu__ops_pick_##N(twice, one, zero);                                                \
-    R most = k * (real)hi, least = k * (real)lo;                                                   \
+    R most = k * 0x1.62e42fefa38p-1, least = k * 0x1.ef35793c7673p-45;                             \
     INSITU__OPS_ROUND(most);                                                                       \
     INSITU__OPS_ROUND(least);                                                                      \
     return most - ((h - (tail + (least + low))) - f);                                              \
@@ -32827,12 +32851,12 @@ typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
     typedef insitu__ops_r_##N R;                                                                   \
     typedef insitu__ops_w_##N W;                                                                   \
     const R zero = {0};                                                                            \
-    const W none = {0}, infinite = none + ((word)(2 * bias + 1) << m);                             \
+    const W none = {0}, infinite = none + (UINT64_C(2047) << 52);                                  \
     R r = insitu__ops_log_##N(x, zero, none);                                                      \
-    W is_end = INSITU__OPS_MASK(W, x == zero - (real)1);                                           \
+    W is_end = INSITU__OPS_MASK(W, x == zero - 1.0);                                               \
     R other = insitu__ops_pick_##N(is_end, zero - insitu__ops_real_##N(infinite),                  \
-        insitu__ops_real_##N(infinite | ((word)1 << (m - 1))));                                    \
-    r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, x > zero - (real)1), r, other);                   \
+        insitu__ops_real_##N(infinite | (UINT64_C(1) << 51)));                                     \
+    r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, x > zero - 1.0), r, other);                       \
     W is_same = INSITU__OPS_MASK(W, x == zero) |                                                   \
                 INSITU__OPS_MASK(W, x == insitu__ops_real_##N(infinite)) | insitu__ops_nan_##N(x); \
     return insitu__ops_pick_##N(is_same, x, r);                                                    \
@@ -32840,17 +32864,16 @@ typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_##N(insitu__ops_r_##N x) {         \
     typedef insitu__ops_r_##N R;                                                                   \
     typedef insitu__ops_w_##N W;                                                                   \
-    const R zero = {0}, one = zero + (real)1;                                                      \
-    const W infinite = (W){0} + ((word)(2 * bias + 1) << m);                                       \
-    W sign = insitu__ops_bits_##N(x) & ~(~(word)0 >> 1);                                           \
-    R y = insitu__ops_real_##N(insitu__ops_bits_##N(x) ^ sign), square = y * y, root;              \
+    const R zero = {0}, one = zero + 1.0;                                                          \
+    const W infinite = (W){0} + (UINT64_C(2047) << 52);                                            \
+    W sign = insitu__ops_bits_##N(x) & ~(~UINT64_C(0) >> 1);                                       \
+    R y = insitu__ops_real_##N(insitu__ops_bits_##N(x) ^ sign), square = y * y;                    \
     INSITU__OPS_ROUND(square);                                                                     \
-    R inside = one + square;                                                                       \
-    __asm__(ROOT : "=" INSITU__OPS_REGISTER(root) : INSITU__OPS_REGISTER(inside));                 \
+    R root = insitu__ops_root_##N(one + square);                                                   \
     R more = square / (one + root), sum = y + more;                                                \
     INSITU__OPS_ROUND(sum);                                                                        \
     R rest = more - (sum - y);                                                                     \
-    W is_large = INSITU__OPS_MASK(W, y >= zero + (real)large);                                     \
+    W is_large = INSITU__OPS_MASK(W, y >= zero + 0x1p500);                                         \
     sum = insitu__ops_pick_##N(is_large, y, sum);                                                  \
     rest = insitu__ops_pick_##N(is_large, zero, rest);                                             \
     R r = insitu__ops_log_##N(sum, rest, is_large);                                                \
@@ -32858,6 +32881,277 @@ typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
     r = insitu__ops_pick_##N(is_finite, r, y);                                                     \
     return insitu__ops_real_##N(insitu__ops_bits_##N(r) | sign);                                   \
   }
+/* ---- the logarithms of float32 ---- */
+
+/* For each of 16 intervals of the mantissa, m in [1 + i/16, 1 + (i + 1)/16): c near 1 / m, as bits
+ * to which those of 1.0 are added, so that less 2^k's they are those of c 2^-k; and log(c). Both
+ * are exact where c is 1 and 1/2: nothing is added to logarithms near 0. tools/make_log.py makes
+ * them, and the coefficients below. */
+static const uint32_t insitu__ops_inverse[16] __attribute__((aligned(64))) = {0x7f000000,
+    0x7ee9f6c0, 0x7edd5cc0, 0x7ed1ee00, 0x7ec7ed80, 0x7ebe9480, 0x7eb629c0, 0x7eae3980, 0x7ea74180,
+    0x7ea0cc40, 0x7e9a6400, 0x7e94d9c0, 0x7e8fea00, 0x7e8afe80, 0x7e800000, 0x7e800000};
+static const uint32_t insitu__ops_inverse_log[16] __attribute__((aligned(64))) = {0x00000000,
+    0xbdb8578f, 0xbe14dda1, 0xbe4b2aa0, 0xbe7d27a0, 0xbe971800, 0xbeae3889, 0xbec508b7, 0xbed9ef27,
+    0xbeee1857, 0xbf017500, 0xbf0acfe0, 0xbf137230, 0xbf1c59d4, 0xbf317218, 0xbf317218};
+
+/* What differs between registers:
+ *
+ *     fma       a b + c, rounded once               lookup    the entry of each lane's interval
+ *     exponent  k in units, of 2^k m and its bits   over      whether any lane is `limit` or more
+ *     halve     z / 2 where x < limit, else y                 as a word, in one of two
+ */
+#if defined(__x86_64__)
+/* x86-64 has no such instruction without FMA. A product of two float32 is exact in float64. Their
+ * sum with c is rounded there to odd, that is, its last bit is set where something was lost. It has
+ * more than two bits more than float32, so that rounding it again rounds like once. */
+INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_fma_base32(
+    insitu__ops_r_base32 a, insitu__ops_r_base32 b, insitu__ops_r_base32 c) {
+  typedef insitu__ops_twice_base32 D;
+  typedef insitu__ops_twice_bits_base32 W;
+  D product = INSITU__OPS_CONVERT(a, D) * INSITU__OPS_CONVERT(b, D);
+  D more = INSITU__OPS_CONVERT(c, D), sum = product + more, had = sum - product;
+  D lost = (product - (sum - had)) + (more - had), zero = {0};
+  W bits, other;
+  memcpy(&bits, &sum, sizeof bits);
+  memcpy(&other, &lost, sizeof other);
+  W is_off = INSITU__OPS_MASK(W, lost != zero), below = (bits ^ other) >> 63;
+  bits = (bits & ~is_off) | (((bits - below) | 1) & is_off);
+  memcpy(&sum, &bits, sizeof sum);
+  return INSITU__OPS_CONVERT(sum, insitu__ops_r_base32);
+}
+#else
+INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_fma_base32(
+    insitu__ops_r_base32 a, insitu__ops_r_base32 b, insitu__ops_r_base32 c) {
+#ifdef INSITU_OPS_SCALAR
+  __asm__("fmadd %s0, %s1, %s2, %s0" : "+w"(c) : "w"(a), "w"(b));
+#else
+  __asm__("fmla %0.4s, %1.4s, %2.4s" : "+w"(c) : "w"(a), "w"(b));
+#endif
+  return c;
+}
+#endif
+INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_fms_base32(
+    insitu__ops_r_base32 a, insitu__ops_r_base32 b, insitu__ops_r_base32 c) {
+  return insitu__ops_fma_base32(a, b, -c);
+}
+INSITU__OPS_INLINE insitu__ops_w_base32 insitu__ops_lookup_base32(
+    const uint32_t table[16], insitu__ops_w_base32 bits) {
+  uint32_t entry[sizeof bits / 4];
+  memcpy(entry, &bits, sizeof bits);
+  for (unsigned i = 0; i < sizeof bits / 4; i++) entry[i] = table[entry[i] >> 19 & 15];
+  memcpy(&bits, entry, sizeof bits);
+  return bits;
+}
+INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_exponent_base32(
+    insitu__ops_r_base32 x, insitu__ops_w_base32 power) {
+  (void)x;
+  power = power - 0x3f800000u;
+  return INSITU__OPS_CONVERT((insitu__ops_i_base32)power, insitu__ops_r_base32);
+}
+INSITU__OPS_INLINE bool insitu__ops_over_base32(
+    insitu__ops_w_base32 x, insitu__ops_w_base32 y, uint32_t limit) {
+  uint32_t lane[2][sizeof x / 4], any = 0;
+  memcpy(lane[0], &x, sizeof x);
+  memcpy(lane[1], &y, sizeof y);
+  for (unsigned i = 0; i < sizeof x / 4; i++) any |= lane[0][i] >= limit || lane[1][i] >= limit;
+  return any;
+}
+
+#ifdef INSITU__OPS_HAS_WIDE
+#define INSITU__OPS_AVX2 __attribute__((target("avx2,fma")))
+#define INSITU__OPS_AVX512 __attribute__((target("avx512f")))
+#define INSITU__OPS_FUSED(N, TARGET, name, instruction, X)                                         \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_##name##_##N(                            \
+      insitu__ops_r_##N a, insitu__ops_r_##N b, insitu__ops_r_##N c) {                             \
+    __asm__(instruction " %2, %1, %0" : "+" X(c) : X(a), X(b));                                    \
+    return c;                                                                                      \
+  }
+INSITU__OPS_FUSED(wide32, INSITU__OPS_AVX2, fma, "vfmadd231ps", "x")
+INSITU__OPS_FUSED(wide32, INSITU__OPS_AVX2, fms, "vfmsub231ps", "x")
+INSITU__OPS_FUSED(most32, INSITU__OPS_AVX512, fma, "vfmadd231ps", "v")
+INSITU__OPS_FUSED(most32, INSITU__OPS_AVX512, fms, "vfmsub231ps", "v")
+
+INSITU__OPS_AVX2 INSITU__OPS_INLINE insitu__ops_w_wide32 insitu__ops_lookup_wide32(
+    const uint32_t table[16], insitu__ops_w_wide32 bits) {
+  insitu__ops_w_wide32 half[2], index = bits >> 19, upper = bits << 9;
+  memcpy(half, table, sizeof half);
+  __asm__("vpermd %1, %2, %0" : "=x"(bits) : "x"(half[0]), "x"(index));
+  __asm__("vpermd %1, %2, %0" : "=x"(index) : "x"(half[1]), "x"(index));
+  __asm__("vblendvps %2, %1, %0, %0" : "+x"(bits) : "x"(index), "x"(upper));
+  return bits;
+}
+INSITU__OPS_AVX2 INSITU__OPS_INLINE insitu__ops_r_wide32 insitu__ops_exponent_wide32(
+    insitu__ops_r_wide32 x, insitu__ops_w_wide32 power) {
+  (void)x;
+  power = power - 0x3f800000u;
+  return INSITU__OPS_CONVERT((insitu__ops_i_wide32)power, insitu__ops_r_wide32);
+}
+INSITU__OPS_AVX2 INSITU__OPS_INLINE bool insitu__ops_over_wide32(
+    insitu__ops_w_wide32 x, insitu__ops_w_wide32 y, uint32_t limit) {
+  insitu__ops_w_wide32 is = (insitu__ops_w_wide32)(x >= limit) | (insitu__ops_w_wide32)(y >= limit);
+  uint32_t lanes;
+  __asm__("vmovmskps %1, %0" : "=r"(lanes) : "x"(is));
+  return lanes;
+}
+
+INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_w_most32 insitu__ops_lookup_most32(
+    const uint32_t table[16], insitu__ops_w_most32 bits) {
+  insitu__ops_w_most32 entry, index = bits >> 19; /* of which 4 bits are looked at */
+  memcpy(&entry, table, sizeof entry);
+  __asm__("vpermd %1, %2, %0" : "=v"(bits) : "v"(entry), "v"(index));
+  return bits;
+}
+INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_exponent_most32(
+    insitu__ops_r_most32 x, insitu__ops_w_most32 power) {
+  (void)power;
+  __asm__("vgetexpps %1, %0" : "=v"(x) : "v"(x));
+  return x;
+}
+INSITU__OPS_AVX512 INSITU__OPS_INLINE bool insitu__ops_over_most32(
+    insitu__ops_w_most32 x, insitu__ops_w_most32 y, uint32_t limit) {
+  insitu__ops_w_most32 limits = (insitu__ops_w_most32){0} + limit;
+  bool any;
+  __asm__("vpmaxud %2, %1, %1\n\tvpcmpud $5, %3, %1, %%k1\n\tkortestw %%k1, %%k1"
+          : "=@ccnz"(any), "+v"(x)
+          : "v"(y), "v"(limits)
+          : "k1");
+  return any;
+}
+INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_halve_most32(
+    insitu__ops_r_most32 x, float limit, insitu__ops_r_most32 z, insitu__ops_r_most32 y) {
+  insitu__ops_r_most32 zero = {0}, limits = zero + limit, half = zero + 0.5f;
+  __asm__("vcmpps $1, %2, %1, %%k1\n\tvmulps %4, %3, %0%{%%k1%}"
+          : "+v"(y)
+          : "v"(x), "v"(limits), "v"(z), "v"(half)
+          : "k1");
+  return y;
+}
+#endif
+#define INSITU__OPS_HALVE(N, TARGET)                                                               \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_halve_##N(                               \
+      insitu__ops_r_##N x, float limit, insitu__ops_r_##N z, insitu__ops_r_##N y) {                \
+    return insitu__ops_pick_##N(                                                                   \
+        INSITU__OPS_MASK(insitu__ops_w_##N, x < (insitu__ops_r_##N){0} + limit), z * 0.5f, y);     \
+  }
+
+/* The functions on one kind of registers.
+ *
+ * split   of v = 2^k m: *s = c 2^-k, and -log of it less; `more` is added to k
+ * series  first + log(1 + r) - r
+ * large   log(2^(more - 8) y), y at least 2^60
+ *
+ * log1p and asinh give *odd a word that tells whether a lane is one for the functions of ends: an
+ * asinh of 2^60 or more, a log1p of 2^126 or more, -1 or less, and NaN. */
+#define INSITU__OPS_LOGS_32(N, TARGET, unit)                                                       \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_split_##N(                               \
+      insitu__ops_r_##N v, int more, insitu__ops_r_##N *s) {                                       \
+    insitu__ops_w_##N bits = insitu__ops_bits_##N(v), power = bits & 0x7f800000u;                  \
+    *s = insitu__ops_real_##N(insitu__ops_lookup_##N(insitu__ops_inverse, bits) - power);          \
+    insitu__ops_r_##N k = insitu__ops_exponent_##N(v, power);                                      \
+    if (more) k = k + (float)more / (float)unit;                                                   \
+    return insitu__ops_fma_##N(k, (insitu__ops_r_##N){0} - 0x1.62e43p-1f * (float)unit,            \
+        insitu__ops_real_##N(insitu__ops_lookup_##N(insitu__ops_inverse_log, bits)));              \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_series_##N(                              \
+      insitu__ops_r_##N r, insitu__ops_r_##N first) {                                              \
+    const insitu__ops_r_##N zero = {0};                                                            \
+    insitu__ops_r_##N square = r * r;                                                              \
+    insitu__ops_r_##N low = insitu__ops_fma_##N(r, zero + 0x1.55554cp-2f, zero - 0x1.ffffc8p-2f);  \
+    insitu__ops_r_##N high = insitu__ops_fma_##N(r, zero + 0x1.9a7a42p-3f, zero - 0x1.00da76p-2f); \
+    return insitu__ops_fma_##N(square, insitu__ops_fma_##N(square, high, low), first);             \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_large_##N(                               \
+      insitu__ops_r_##N y, int more) {                                                             \
+    insitu__ops_r_##N v = y * 0x1p-8f, s, minus_log = insitu__ops_split_##N(v, more, &s);          \
+    insitu__ops_r_##N r = insitu__ops_fms_##N(v, s, (insitu__ops_r_##N){0} + 1);                   \
+    return insitu__ops_series_##N(r, r) - minus_log;                                               \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_##N(                               \
+      insitu__ops_r_##N x, insitu__ops_w_##N *odd) {                                               \
+    insitu__ops_r_##N u = x + 1, s, minus_log = insitu__ops_split_##N(u, 0, &s);                   \
+    insitu__ops_r_##N r = insitu__ops_fms_##N(x, s, 1 - s);                                        \
+    *odd = insitu__ops_bits_##N(u) - 1;                                                            \
+    return insitu__ops_series_##N(r, r) - minus_log;                                               \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_ends_##N(                          \
+      insitu__ops_r_##N x, insitu__ops_r_##N r) {                                                  \
+    typedef insitu__ops_w_##N W;                                                                   \
+    const insitu__ops_r_##N zero = {0}, u = x + 1;                                                 \
+    const insitu__ops_r_##N infinite = insitu__ops_real_##N((W){0} + 0x7f800000u);                 \
+    const insitu__ops_r_##N nan = insitu__ops_real_##N((W){0} + 0x7fc00000u);                      \
+    r = insitu__ops_pick_##N(                                                                      \
+        INSITU__OPS_MASK(W, u >= zero + 0x1p126f), insitu__ops_large_##N(u, 8), r);                \
+    r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, u == infinite), u, r);                            \
+    r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, u == zero), -infinite, r);                        \
+    return insitu__ops_pick_##N(INSITU__OPS_MASK(W, u >= zero), r, nan);                           \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_##N(                               \
+      insitu__ops_r_##N x, insitu__ops_w_##N *odd) {                                               \
+    typedef insitu__ops_r_##N R;                                                                   \
+    insitu__ops_w_##N sign = insitu__ops_bits_##N(x) & 0x80000000u;                                \
+    *odd = insitu__ops_bits_##N(x) & 0x7fffffffu;                                                  \
+    R y = insitu__ops_real_##N(*odd);                                                              \
+    R root = insitu__ops_root_##N(insitu__ops_fma_##N(x, x, (R){0} + 1)), less = root - 1;         \
+    less = insitu__ops_halve_##N(y, 1.25f, insitu__ops_fms_##N(x, x, less * less), less);          \
+    R s, minus_log = insitu__ops_split_##N(y + root, 0, &s);                                       \
+    R first = insitu__ops_fma_##N(y, s, s - 1), r = insitu__ops_fma_##N(less, s, first);           \
+    r = insitu__ops_fma_##N(less, s, insitu__ops_series_##N(r, first)) - minus_log;                \
+    return insitu__ops_real_##N(insitu__ops_bits_##N(r) | sign);                                   \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_ends_##N(                          \
+      insitu__ops_r_##N x, insitu__ops_r_##N r) {                                                  \
+    typedef insitu__ops_w_##N W;                                                                   \
+    const insitu__ops_r_##N nan = insitu__ops_real_##N((W){0} + 0x7fc00000u);                      \
+    W sign = insitu__ops_bits_##N(x) & 0x80000000u, size = insitu__ops_bits_##N(x) ^ sign;         \
+    insitu__ops_r_##N y = insitu__ops_real_##N(size), log = insitu__ops_large_##N(y, 9);           \
+    log = insitu__ops_pick_##N(INSITU__OPS_MASK(W, size == 0x7f800000u), y, log);                  \
+    log = insitu__ops_real_##N(insitu__ops_bits_##N(log) | sign);                                  \
+    r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, size >= 0x5d800000u), log, r);                    \
+    return insitu__ops_pick_##N(insitu__ops_nan_##N(x), nan, r);                                   \
+  }                                                                                                \
+  INSITU__OPS_PAIRS(N, TARGET, log1p, 0x7e7fffffu)                                                 \
+  INSITU__OPS_PAIRS(N, TARGET, asinh, 0x5d800000u)
+
+/* The kernel of a function, two registers at a time. Elements that do not fill two are done in a
+ * place that does. */
+#define INSITU__OPS_PAIRS(N, TARGET, op, limit)                                                    \
+  TARGET INSITU__OPS_INLINE void insitu__ops_##op##_pair_##N(                                      \
+      const unsigned char *from, unsigned char *to) {                                              \
+    insitu__ops_r_##N x, y, log_x, log_y;                                                          \
+    insitu__ops_w_##N odd_x, odd_y;                                                                \
+    memcpy(&x, from, sizeof x);                                                                    \
+    memcpy(&y, from + sizeof x, sizeof y);                                                         \
+    log_x = insitu__ops_##op##_##N(x, &odd_x);                                                     \
+    log_y = insitu__ops_##op##_##N(y, &odd_y);                                                     \
+    if (__builtin_expect(insitu__ops_over_##N(odd_x, odd_y, limit), false)) {                      \
+      log_x = insitu__ops_##op##_ends_##N(x, log_x);                                               \
+      log_y = insitu__ops_##op##_ends_##N(y, log_y);                                               \
+    }                                                                                              \
+    memcpy(to, &log_x, sizeof x);                                                                  \
+    memcpy(to + sizeof x, &log_y, sizeof y);                                                       \
+  }                                                                                                \
+  TARGET static void insitu__ops_##op##_run_##N(INSITU__OPS_PARAMETERS) {                          \
+    unsigned char rest[2 * sizeof(insitu__ops_r_##N)] = {0};                                       \
+    uint64_t bytes = n * sizeof(float), left = bytes % sizeof rest;                                \
+    (void)a, (void)b, (void)each;                                                                  \
+    for (uint64_t i = 0; i < bytes - left; i += sizeof rest)                                       \
+      insitu__ops_##op##_pair_##N(from + i, to + i);                                               \
+    if (!left) return;                                                                             \
+    memcpy(rest, from + bytes - left, left);                                                       \
+    insitu__ops_##op##_pair_##N(rest, rest);                                                       \
+    memcpy(to + bytes - left, rest, left);                                                         \
+  }
+#define INSITU__OPS_ROOT_wide32 "vsqrtps %1, %0"
+#define INSITU__OPS_ROOT_wide64 "vsqrtpd %1, %0"
+#define INSITU__OPS_ROOT_most32 "vsqrtps %1, %0"
+#define INSITU__OPS_ROOT_most64 "vsqrtpd %1, %0"
+INSITU__OPS_REGISTERS(base32, , uint32_t, 23, 127)
+INSITU__OPS_HALVE(base32, )
+#ifdef INSITU__OPS_HAS_WIDE
+INSITU__OPS_REGISTERS(wide32, INSITU__OPS_AVX2, uint32_t, 23, 127)
+INSITU__OPS_HALVE(wide32, INSITU__OPS_AVX2)
+INSITU__OPS_REGISTERS(most32, INSITU__OPS_AVX512, uint32_t, 23, 127)
+#endif
 
 /* The kernels of a precision: those of N, but log1p and asinh are those of `functions`. */
 #define INSITU__OPS_TABLE(name, N, functions)                                                      \
@@ -32914,42 +33208,36 @@ typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
   INSITU__OPS_LOOP(N, TARGET, real, qnan, shift, v + p)                                            \
   INSITU__OPS_LOOP(                                                                                \
       N, TARGET, real, qnan, clip, INSITU__OPS_IF(N, v > q, q, INSITU__OPS_IF(N, v < p, p, v)))    \
-  INSITU__OPS_LOOP(N, TARGET, real, qnan, log1p, insitu__ops_log1p_##N(v))                         \
-  INSITU__OPS_LOOP(N, TARGET, real, qnan, asinh, insitu__ops_asinh_##N(v))                         \
   INSITU__OPS_LOOP(                                                                                \
       N, TARGET, real, qnan, fill, insitu__ops_pick_##N(insitu__ops_nan_##N(v), p, v))             \
   INSITU__OPS_LOOP(N, TARGET, real, qnan, replace, INSITU__OPS_IF(N, v == p, q, v))                \
   INSITU__OPS_TABLE(N, N, N)
-#define INSITU__OPS_FUNCTIONS_32(N, TARGET, ROOT)                                                  \
-  INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, INSITU__OPS_SERIES32, float, uint32_t, 23, 127,           \
-      0x3f3504f3u, 0x1.62e4p-1f, 0x1.7f7d1cp-20f, 0x1p30f)
-#define INSITU__OPS_FUNCTIONS_64(N, TARGET, ROOT)                                                  \
-  INSITU__OPS_FUNCTIONS(N, TARGET, ROOT, INSITU__OPS_SERIES64, double, uint64_t, 52, 1023,         \
-      UINT64_C(0x3fe6a09e667f3bcd), 0x1.62e42fefa38p-1, 0x1.ef35793c7673p-45, 0x1p500)
-#define INSITU__OPS_32(N, TARGET, ROOT)                                                            \
-  INSITU__OPS_FUNCTIONS_32(N, TARGET, ROOT)                                                        \
+#define INSITU__OPS_32(N, TARGET, unit)                                                            \
+  INSITU__OPS_LOGS_32(N, TARGET, unit)                                                             \
   INSITU__OPS_KERNELS(N, TARGET, float, 0x7fc00000u)
-#define INSITU__OPS_64(N, TARGET, ROOT)                                                            \
-  INSITU__OPS_FUNCTIONS_64(N, TARGET, ROOT)                                                        \
+#define INSITU__OPS_64(N, TARGET)                                                                  \
+  INSITU__OPS_REGISTERS(N, TARGET, uint64_t, 52, 1023)                                             \
+  INSITU__OPS_LOGS_64(N, TARGET)                                                                   \
+  INSITU__OPS_LOOP(                                                                                \
+      N, TARGET, double, UINT64_C(0x7ff8000000000000), log1p, insitu__ops_log1p_##N(v))            \
+  INSITU__OPS_LOOP(                                                                                \
+      N, TARGET, double, UINT64_C(0x7ff8000000000000), asinh, insitu__ops_asinh_##N(v))            \
   INSITU__OPS_KERNELS(N, TARGET, double, UINT64_C(0x7ff8000000000000))
-#define INSITU__OPS_AVX2 __attribute__((target("avx2")))
-INSITU__OPS_32(base32, , INSITU__OPS_ROOT32)
-INSITU__OPS_64(base64, , INSITU__OPS_ROOT64)
+INSITU__OPS_32(base32, , 0x1p-23f)
+INSITU__OPS_64(base64, )
 #ifdef INSITU__OPS_HAS_WIDE
-INSITU__OPS_32(wide32, INSITU__OPS_AVX2, "vsqrtps %1, %0")
-INSITU__OPS_64(wide64, INSITU__OPS_AVX2, "vsqrtpd %1, %0")
+INSITU__OPS_32(wide32, INSITU__OPS_AVX2, 0x1p-23f)
+INSITU__OPS_64(wide64, INSITU__OPS_AVX2)
 #endif
 
-/* AVX-512 makes log1p and asinh 1.7 times as fast (Zen 5). The other kernels wait for memory
- * already, and stay those of AVX2. */
+/* AVX-512 is for log1p and asinh. The other kernels wait for memory already, and stay those of
+ * AVX2. */
 #ifdef INSITU__OPS_HAS_WIDE
-#define INSITU__OPS_AVX512 __attribute__((target("avx512f")))
-INSITU__OPS_FUNCTIONS_32(most32, INSITU__OPS_AVX512, "vsqrtps %1, %0")
-INSITU__OPS_FUNCTIONS_64(most64, INSITU__OPS_AVX512, "vsqrtpd %1, %0")
-INSITU__OPS_LOOP_MOST(most32, INSITU__OPS_AVX512, float, 0x7fc00000u, log1p, wide32)
-INSITU__OPS_LOOP_MOST(most32, INSITU__OPS_AVX512, float, 0x7fc00000u, asinh, wide32)
+INSITU__OPS_REGISTERS(most64, INSITU__OPS_AVX512, uint64_t, 52, 1023)
+INSITU__OPS_LOGS_64(most64, INSITU__OPS_AVX512)
 INSITU__OPS_LOOP_MOST(most64, INSITU__OPS_AVX512, double, 0x7ff8000000000000u, log1p, wide64)
 INSITU__OPS_LOOP_MOST(most64, INSITU__OPS_AVX512, double, 0x7ff8000000000000u, asinh, wide64)
+INSITU__OPS_LOGS_32(most32, INSITU__OPS_AVX512, 1)
 INSITU__OPS_TABLE(most32, wide32, most32)
 INSITU__OPS_TABLE(most64, wide64, most64)
 #endif
@@ -32957,9 +33245,10 @@ INSITU__OPS_TABLE(most64, wide64, most64)
 /* The kernels of a precision for this machine. */
 static insitu__ops_run *const *insitu__ops_runs(int32_t dtype) {
 #ifdef INSITU__OPS_HAS_WIDE
-  if (__builtin_cpu_supports("avx512f"))
+  bool has_fma = __builtin_cpu_supports("fma");
+  if (has_fma && __builtin_cpu_supports("avx512f"))
     return dtype == INSITU_F32 ? insitu__ops_runs_most32 : insitu__ops_runs_most64;
-  if (__builtin_cpu_supports("avx2"))
+  if (has_fma && __builtin_cpu_supports("avx2"))
     return dtype == INSITU_F32 ? insitu__ops_runs_wide32 : insitu__ops_runs_wide64;
 #endif
   return dtype == INSITU_F32 ? insitu__ops_runs_base32 : insitu__ops_runs_base64;
