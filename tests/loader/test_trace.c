@@ -212,6 +212,44 @@ static void test_events(void **state) {
   }
 }
 
+/* Raw chunks of 5 KiB that a thread reads one after the other share their times, and have some. */
+static void test_shared_times(void **state) {
+  (void)state;
+  enum { CHUNKS = 64, VALUES = 1280 };
+  static const float zeros[VALUES];
+  static const insitu_variable rows = {.label = "x", .path = ""};
+  static const char meta[] =
+      "{\"zarr_format\": 2, \"shape\": [64, 1280], \"chunks\": [1, 1280], \"dtype\": \"<f4\", "
+      "\"compressor\": null, \"fill_value\": 0, \"order\": \"C\", \"filters\": null}";
+  static char keys[CHUNKS][8];
+  insitu_object objects[CHUNKS + 1] = {{".zarray", meta, sizeof meta - 1}};
+  for (int i = 0; i < CHUNKS; i++) {
+    snprintf(keys[i], sizeof keys[i], "%d.0", i);
+    objects[i + 1] = (insitu_object){keys[i], zeros, sizeof zeros};
+  }
+  insitu_loader_desc d = desc_of("memory://rows", support_path("rows.json"), 0);
+  d.inline_io = 0;
+  d.variables = &rows;
+  d.n_variables = 1;
+  d.objects = objects;
+  d.n_objects = CHUNKS + 1;
+  size_t calls, ends = 0;
+  insitu_stats s = run(&d, &calls);
+  load(d.trace);
+  check_nested();
+  check_chunks();
+  check_batches();
+  assert_int_equal(count("read"), s.reads);
+  for (size_t i = 0; i < n_events; i++) {
+    bool first = !strcmp(events[i].cat, "read");
+    if (first) assert_true(events[i].end > events[i].begin);
+    for (size_t k = 0; first && k < i; k++)
+      first = strcmp(events[k].cat, "read") || events[k].begin != events[i].begin;
+    ends += first;
+  }
+  assert_in_range(ends, 2, s.reads - 1);
+}
+
 /* Names come from the archive: what JSON has another meaning for is escaped. */
 static void test_names(void **state) {
   (void)state;
@@ -444,7 +482,8 @@ static void test_fork(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_events), cmocka_unit_test(test_names),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_events),
+      cmocka_unit_test(test_shared_times), cmocka_unit_test(test_names),
       cmocka_unit_test(test_files), cmocka_unit_test(test_shared_path),
 #ifndef INSITU_NO_CURL
       cmocka_unit_test(test_requests),
