@@ -58598,16 +58598,34 @@ static inline bool insitu__moments_put(struct insitu__moments *m, double x) {
 
 /* ---- blocks where they stand ---- */
 
+/* The bits of a float32. */
+static inline uint32_t insitu__moments_bits_of(float x) {
+  uint32_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+
 /* Measures a block of n elements at x, without a copy. `before`: what is subtracted, or NULL.
  * False: it may be that not all are finite. */
 typedef bool insitu__moments_one(
     const void *x, const void *before, uint64_t n, struct insitu__moments_part *part);
 
-/* The same of two blocks of INSITU__MOMENTS_BLOCK elements, to part[0] and part[1]; and adds them
- * to the sketch, whose counters have their turn while sums wait. *ok: false where memory is
- * short. */
-typedef bool insitu__moments_two(struct insitu__moments *m, const void *x, const void *before,
-    struct insitu__moments_part *part, bool *ok);
+/* Counts on their way to a sketch, by the upper 18 bits of a float32 as they stand: the sign is the
+ * upper one. There is no page to look up, and no element whose count has no memory. */
+struct insitu__moments_tally {
+  uint32_t count[INSITU__MOMENTS_PAGES * INSITU__MOMENTS_BINS];
+  uint32_t low[2], high[2]; /* of each sign, the pages [low, high) that may have counts */
+  uint64_t n;               /* elements that are counted */
+};
+
+/* Blocks that are measured at once: the order of additions is fixed, and so is their latency. */
+enum { INSITU__MOMENTS_AT_ONCE = 4 };
+
+/* Measures so many blocks of INSITU__MOMENTS_BLOCK elements, to as many parts; the least and most
+ * of each part are those of all. Then counts one of 8 neighbours: the counters have their turn
+ * while sums wait. False: it may be that not all are finite, and nothing is counted. */
+typedef bool insitu__moments_four(struct insitu__moments_tally *tally, const void *x,
+    const void *before, struct insitu__moments_part *part);
 
 /* Adds a block at x to a sketch. False: no memory. */
 typedef bool insitu__moments_draw(
@@ -58615,7 +58633,7 @@ typedef bool insitu__moments_draw(
 
 struct insitu__moments_kernel {
   insitu__moments_one *one;
-  insitu__moments_two *two; /* NULL, both: the machine has no AVX2 */
+  insitu__moments_four *four; /* NULL, both: they are not made for such machines */
   insitu__moments_draw *draw;
 };
 
@@ -58625,7 +58643,7 @@ struct insitu__moments_kernel {
 #if defined(__x86_64__)
 typedef double insitu__moments_quad __attribute__((vector_size(32)));
 typedef float insitu__moments_quad32 __attribute__((vector_size(16)));
-typedef float insitu__moments_oct32 __attribute__((vector_size(32)));
+typedef int32_t insitu__moments_oct __attribute__((vector_size(32)));
 #define INSITU__MOMENTS_AVX2 __attribute__((target("avx2")))
 #define INSITU__MOMENTS_INLINE INSITU__MOMENTS_AVX2 static inline __attribute__((always_inline))
 
@@ -58648,79 +58666,160 @@ INSITU__MOMENTS_INLINE insitu__moments_quad insitu__moments_load_double(const do
 #define INSITU__MOMENTS_LAG_QUAD(type, x, before, i)                                               \
   (insitu__moments_load_##type((x) + (i)) - insitu__moments_load_##type((before) + (i)))
 
-/* Takes the lesser and the greater of each element into account: of eight float32 at once where
- * there are no differences. */
-#define INSITU__MOMENTS_BOUND(suffix, v)                                                           \
-  __asm__("vmin" suffix " %0, %1, %0" : "+x"(low) : "x"(v));                                       \
-  __asm__("vmax" suffix " %0, %1, %0" : "+x"(high) : "x"(v))
-#define INSITU__MOMENTS_BOUND32(x, i, v, w)                                                        \
-  insitu__moments_oct32 both;                                                                      \
-  memcpy(&both, (x) + (i), sizeof both);                                                           \
-  INSITU__MOMENTS_BOUND("ps", both)
-#define INSITU__MOMENTS_BOUND64(x, i, v, w)                                                        \
-  INSITU__MOMENTS_BOUND("pd", v);                                                                  \
-  INSITU__MOMENTS_BOUND("pd", w)
+/* The least and the most of elements on their way: in float64, and in float32 as integers, which
+ * more units of a processor compare. `low` and `high` order bits with their sign, `top` without it:
+ * among numbers of one sign integers order them, the other way round below 0. */
+struct insitu__moments_ends64 {
+  insitu__moments_quad low, high;
+};
 
-/* The sums of a block on its way, and those about its mean. Two blocks on their way at once hide
- * the latency of additions, whose order is fixed. While sums about the means go over what the
- * caches have, the next two blocks are fetched: with the processor's own prefetching alone, which
- * ends at each page, two blocks from memory took a third longer (Zen 4). */
-#define INSITU__MOMENTS_WIDE(name, type, R, bound, kind)                                           \
-  struct insitu__moments_sums_##name {                                                             \
-    insitu__moments_quad sum, square, mean;                                                        \
-    R low, high;                                                                                   \
-  };                                                                                               \
-  INSITU__MOMENTS_INLINE void insitu__moments_step_##name(                                         \
-      struct insitu__moments_sums_##name *s, const type *x, const type *before, uint64_t i) {      \
+struct insitu__moments_ends32 {
+  insitu__moments_oct low, high, top;
+};
+
+INSITU__MOMENTS_INLINE void insitu__moments_begin64(
+    struct insitu__moments_ends64 *e, double first) {
+  e->low = e->high = (insitu__moments_quad){first, first, first, first};
+}
+
+INSITU__MOMENTS_INLINE void insitu__moments_begin32(
+    struct insitu__moments_ends32 *e, double first) {
+  int32_t bits = (int32_t)insitu__moments_bits_of((float)first);
+  e->low = e->high = e->top = (insitu__moments_oct){0} + bits;
+}
+
+/* v, w: the eight elements from x on, in float64. */
+INSITU__MOMENTS_INLINE void insitu__moments_bound64(struct insitu__moments_ends64 *e, const void *x,
+    insitu__moments_quad v, insitu__moments_quad w) {
+  insitu__moments_quad low = e->low, high = e->high;
+  (void)x;
+  __asm__("vminpd %0, %1, %0" : "+x"(low) : "x"(v));
+  __asm__("vmaxpd %0, %1, %0" : "+x"(high) : "x"(v));
+  __asm__("vminpd %0, %1, %0" : "+x"(low) : "x"(w));
+  __asm__("vmaxpd %0, %1, %0" : "+x"(high) : "x"(w));
+  e->low = low;
+  e->high = high;
+}
+
+INSITU__MOMENTS_INLINE void insitu__moments_bound32(struct insitu__moments_ends32 *e, const void *x,
+    insitu__moments_quad v, insitu__moments_quad w) {
+  insitu__moments_oct bits, low = e->low, high = e->high, top = e->top;
+  (void)v, (void)w;
+  memcpy(&bits, x, sizeof bits);
+  __asm__("vpminsd %1, %0, %0" : "+x"(low) : "x"(bits));
+  __asm__("vpmaxsd %1, %0, %0" : "+x"(high) : "x"(bits));
+  __asm__("vpmaxud %1, %0, %0" : "+x"(top) : "x"(bits));
+  e->low = low;
+  e->high = high;
+  e->top = top;
+}
+
+INSITU__MOMENTS_INLINE void insitu__moments_ends64(
+    const struct insitu__moments_ends64 *e, double *least, double *most) {
+  double low[4], high[4];
+  memcpy(low, &e->low, sizeof low);
+  memcpy(high, &e->high, sizeof high);
+  *least = low[0];
+  *most = high[0];
+  for (int k = 1; k < 4; k++) {
+    *least = low[k] < *least ? low[k] : *least;
+    *most = high[k] > *most ? high[k] : *most;
+  }
+}
+
+INSITU__MOMENTS_INLINE void insitu__moments_ends32(
+    const struct insitu__moments_ends32 *e, double *least, double *most) {
+  int32_t low[8], high[8];
+  uint32_t top[8];
+  float f, g;
+  memcpy(low, &e->low, sizeof low);
+  memcpy(high, &e->high, sizeof high);
+  memcpy(top, &e->top, sizeof top);
+  for (int k = 1; k < 8; k++) {
+    low[0] = low[k] < low[0] ? low[k] : low[0];
+    high[0] = high[k] > high[0] ? high[k] : high[0];
+    top[0] = top[k] > top[0] ? top[k] : top[0];
+  }
+  memcpy(&f, low[0] < 0 ? (void *)top : (void *)low, sizeof f);
+  memcpy(&g, high[0] < 0 ? low : high, sizeof g);
+  *least = (double)f;
+  *most = (double)g;
+}
+
+/* Adds by the unit that multiplies, too, which has less to do: times 1 nothing is rounded twice. */
+INSITU__MOMENTS_INLINE insitu__moments_quad insitu__moments_plus(
+    insitu__moments_quad sum, insitu__moments_quad x) {
+  const insitu__moments_quad one = {1, 1, 1, 1};
+  __asm__("vfmadd231pd %2, %1, %0" : "+x"(sum) : "x"(x), "x"(one));
+  return sum;
+}
+
+/* The pages that blocks may be counted in: `part` has the least and most of all of them. */
+static void insitu__moments_mark(
+    struct insitu__moments_tally *tally, const struct insitu__moments_part *part) {
+  uint32_t least = insitu__moments_bits_of((float)part->least) >> 23;
+  uint32_t most = insitu__moments_bits_of((float)part->most) >> 23,
+           half = INSITU__MOMENTS_PAGES / 2;
+  uint32_t low[2] = {0, half}, high[2] = {most + 1, (least | half) + 1};
+  if (part->least > 0) {
+    low[0] = least;
+    high[1] = 0;
+  } else if (part->most < 0) {
+    low[1] = most;
+    high[0] = 0;
+  }
+  for (int k = 0; k < 2; k++) {
+    if (!high[k]) continue;
+    bool none = !tally->high[k];
+    tally->low[k] = none ? low[k] : (uint32_t)insitu__base_min(tally->low[k], low[k]);
+    tally->high[k] = (uint32_t)insitu__base_max(tally->high[k], high[k]);
+  }
+}
+
+/* The sums of a block on its way, and those about its mean. */
+struct insitu__moments_sums {
+  insitu__moments_quad sum, square, mean;
+};
+
+INSITU__MOMENTS_INLINE void insitu__moments_tick(struct insitu__moments_tally *tally, double x) {
+  tally->count[insitu__moments_bits_of((float)x) >> 14]++;
+}
+
+/* Ends the sum of n elements. False: it may be that not all are finite. */
+INSITU__MOMENTS_INLINE bool insitu__moments_center(
+    struct insitu__moments_sums *s, uint64_t n, struct insitu__moments_part *part) {
+  double mean = (s->sum[0] + s->sum[1] + s->sum[2] + s->sum[3]) / (double)n;
+  part->mean = mean;
+  s->mean = (insitu__moments_quad){mean, mean, mean, mean};
+  s->sum = s->square = (insitu__moments_quad){0};
+  return __builtin_isfinite(mean);
+}
+
+/* Four blocks on their way at once hide the latency of additions. While sums about the means go
+ * over what the caches have, the next four blocks are fetched: with the processor's own prefetching
+ * alone, which ends at each page, blocks from memory took a third longer (Zen 4). */
+#define INSITU__MOMENTS_WIDE(name, type, bound, kind)                                              \
+  INSITU__MOMENTS_INLINE void insitu__moments_step_##name(struct insitu__moments_sums *s,          \
+      struct insitu__moments_ends##bound *e, const type *x, const type *before, uint64_t i) {      \
     insitu__moments_quad v = INSITU__MOMENTS_##kind##_QUAD(type, x, before, i);                    \
     insitu__moments_quad w = INSITU__MOMENTS_##kind##_QUAD(type, x, before, i + 4);                \
-    R low = s->low, high = s->high;                                                                \
     (void)before;                                                                                  \
     s->sum += v;                                                                                   \
     s->sum += w;                                                                                   \
-    INSITU__MOMENTS_BOUND##bound(x, i, v, w);                                                      \
-    s->low = low;                                                                                  \
-    s->high = high;                                                                                \
-  }                                                                                                \
-  INSITU__MOMENTS_INLINE bool insitu__moments_mean_##name(struct insitu__moments_sums_##name *s,   \
-      const type *x, const type *before, uint64_t n, struct insitu__moments_part *part) {          \
-    uint64_t i = n / 8 * 8;                                                                        \
-    __typeof__(s->low[0]) low[sizeof(R) / sizeof s->low[0]], high[sizeof(R) / sizeof s->low[0]];   \
-    (void)before;                                                                                  \
-    memcpy(low, &s->low, sizeof low);                                                              \
-    memcpy(high, &s->high, sizeof high);                                                           \
-    double least = (double)low[0], most = (double)high[0];                                         \
-    for (uint64_t k = 1; k < INSITU__BASE_COUNT(low); k++) {                                       \
-      least = (double)low[k] < least ? (double)low[k] : least;                                     \
-      most = (double)high[k] > most ? (double)high[k] : most;                                      \
-    }                                                                                              \
-    if (n & 4) s->sum += INSITU__MOMENTS_##kind##_QUAD(type, x, before, i);                        \
-    for (; i < n; i++) {                                                                           \
-      double v = INSITU__MOMENTS_##kind(x, before, i);                                             \
-      if (i >= n / 4 * 4) s->sum[0] += v;                                                          \
-      least = v < least ? v : least;                                                               \
-      most = v > most ? v : most;                                                                  \
-    }                                                                                              \
-    part->mean = (s->sum[0] + s->sum[1] + s->sum[2] + s->sum[3]) / (double)n;                      \
-    part->least = least + 0.0;                                                                     \
-    part->most = most + 0.0;                                                                       \
-    s->mean = (insitu__moments_quad){part->mean, part->mean, part->mean, part->mean};              \
-    s->sum = s->square = (insitu__moments_quad){0};                                                \
-    return __builtin_isfinite(part->mean);                                                         \
+    insitu__moments_bound##bound(e, x + i, v, w);                                                  \
   }                                                                                                \
   INSITU__MOMENTS_INLINE void insitu__moments_about_##name(                                        \
-      struct insitu__moments_sums_##name *s, const type *x, const type *before, uint64_t i) {      \
+      struct insitu__moments_sums *s, const type *x, const type *before, uint64_t i) {             \
     insitu__moments_quad d = INSITU__MOMENTS_##kind##_QUAD(type, x, before, i), q;                 \
     (void)before;                                                                                  \
     d -= s->mean;                                                                                  \
     q = d * d;                                                                                     \
     INSITU__MOMENTS_ROUND(q);                                                                      \
     s->sum += d;                                                                                   \
-    s->square += q;                                                                                \
+    s->square = insitu__moments_plus(s->square, q);                                                \
   }                                                                                                \
-  INSITU__MOMENTS_INLINE void insitu__moments_end_##name(                                          \
-      const struct insitu__moments_sums_##name *s, const type *x, const type *before, uint64_t n,  \
-      struct insitu__moments_part *part) {                                                         \
+  INSITU__MOMENTS_INLINE void insitu__moments_end_##name(const struct insitu__moments_sums *s,     \
+      const type *x, const type *before, uint64_t n, struct insitu__moments_part *part) {          \
     double sum = s->sum[0] + s->sum[2], square = s->square[0] + s->square[2];                      \
     (void)before;                                                                                  \
     for (uint64_t i = n / 4 * 4; i < n; i++) {                                                     \
@@ -58735,59 +58834,87 @@ INSITU__MOMENTS_INLINE insitu__moments_quad insitu__moments_load_double(const do
   INSITU__MOMENTS_AVX2 static bool insitu__moments_one_##name(                                     \
       const void *at, const void *lag, uint64_t n, struct insitu__moments_part *part) {            \
     const type *x = at, *before = lag;                                                             \
-    struct insitu__moments_sums_##name s = {.sum = {0}};                                           \
-    double first = INSITU__MOMENTS_##kind(x, before, 0);                                           \
-    s.low = s.high = (R){0} + (__typeof__(s.low[0]))first;                                         \
-    for (uint64_t i = 0; i < n / 8 * 8; i += 8) insitu__moments_step_##name(&s, x, before, i);     \
-    if (!insitu__moments_mean_##name(&s, x, before, n, part)) return false;                        \
+    struct insitu__moments_sums s = {.sum = {0}};                                                  \
+    struct insitu__moments_ends##bound e;                                                          \
+    double least, most;                                                                            \
+    insitu__moments_begin##bound(&e, INSITU__MOMENTS_##kind(x, before, 0));                        \
+    for (uint64_t i = 0; i < n / 8 * 8; i += 8) insitu__moments_step_##name(&s, &e, x, before, i); \
+    insitu__moments_ends##bound(&e, &least, &most);                                                \
+    if (n & 4) s.sum += INSITU__MOMENTS_##kind##_QUAD(type, x, before, n / 8 * 8);                 \
+    for (uint64_t i = n / 8 * 8; i < n; i++) {                                                     \
+      double v = INSITU__MOMENTS_##kind(x, before, i);                                             \
+      if (i >= n / 4 * 4) s.sum[0] += v;                                                           \
+      least = v < least ? v : least;                                                               \
+      most = v > most ? v : most;                                                                  \
+    }                                                                                              \
+    part->least = least + 0.0;                                                                     \
+    part->most = most + 0.0;                                                                       \
+    if (!insitu__moments_center(&s, n, part)) return false;                                        \
     for (uint64_t i = 0; i < n / 4 * 4; i += 4) insitu__moments_about_##name(&s, x, before, i);    \
     insitu__moments_end_##name(&s, x, before, n, part);                                            \
     return true;                                                                                   \
   }                                                                                                \
-  INSITU__MOMENTS_AVX2 static bool insitu__moments_two_##name(struct insitu__moments *m,           \
-      const void *at, const void *lag, struct insitu__moments_part *part, bool *ok) {              \
+  INSITU__MOMENTS_AVX2 static bool insitu__moments_four_##name(                                    \
+      struct insitu__moments_tally *tally, const void *at, const void *lag,                        \
+      struct insitu__moments_part *part) {                                                         \
     const uint64_t n = INSITU__MOMENTS_BLOCK;                                                      \
-    const type *x = at, *before = lag, *y = x + n, *then = before ? before + n : NULL;             \
-    struct insitu__moments_sums_##name s = {.sum = {0}}, t = {.sum = {0}};                         \
-    double first = INSITU__MOMENTS_##kind(x, before, 0);                                           \
-    double second = INSITU__MOMENTS_##kind(y, then, 0);                                            \
-    s.low = s.high = (R){0} + (__typeof__(s.low[0]))first;                                         \
-    t.low = t.high = (R){0} + (__typeof__(s.low[0]))second;                                        \
+    const type *x = at, *before = lag;                                                             \
+    struct insitu__moments_sums s = {.sum = {0}}, t = s, u = s, v = s;                             \
+    struct insitu__moments_ends##bound e;                                                          \
+    double least, most;                                                                            \
+    insitu__moments_begin##bound(&e, INSITU__MOMENTS_##kind(x, before, 0));                        \
     for (uint64_t i = 0; i < n; i += 8) {                                                          \
-      insitu__moments_step_##name(&s, x, before, i);                                               \
-      insitu__moments_step_##name(&t, y, then, i);                                                 \
+      insitu__moments_step_##name(&s, &e, x, before, i);                                           \
+      insitu__moments_step_##name(&t, &e, x, before, i + n);                                       \
+      insitu__moments_step_##name(&u, &e, x, before, i + 2 * n);                                   \
+      insitu__moments_step_##name(&v, &e, x, before, i + 3 * n);                                   \
     }                                                                                              \
-    if (!insitu__moments_mean_##name(&s, x, before, n, &part[0])) return false;                    \
-    if (!insitu__moments_mean_##name(&t, y, then, n, &part[1])) return false;                      \
+    if (!insitu__moments_center(&s, n, &part[0])) return false;                                    \
+    if (!insitu__moments_center(&t, n, &part[1])) return false;                                    \
+    if (!insitu__moments_center(&u, n, &part[2])) return false;                                    \
+    if (!insitu__moments_center(&v, n, &part[3])) return false;                                    \
+    insitu__moments_ends##bound(&e, &least, &most);                                                \
+    for (int k = 0; k < 4; k++) {                                                                  \
+      part[k].least = least + 0.0;                                                                 \
+      part[k].most = most + 0.0;                                                                   \
+    }                                                                                              \
+    insitu__moments_mark(tally, part);                                                             \
     for (uint64_t i = 0; i < n; i += INSITU__MOMENTS_EVERY) {                                      \
       uint64_t near = INSITU__MOMENTS_NEAR(i);                                                     \
-      const char *next = (const char *)(y + n + 2 * i);                                            \
-      for (uint64_t k = 0; k < 16 * sizeof *x; k += 64) __builtin_prefetch(next + k, 0, 2);        \
-      for (uint64_t k = i; k < i + 8; k += 4) {                                                    \
-        insitu__moments_about_##name(&s, x, before, k);                                            \
-        insitu__moments_about_##name(&t, y, then, k);                                              \
-      }                                                                                            \
-      *ok = *ok && insitu__moments_put(m, INSITU__MOMENTS_##kind(x, before, near));                \
-      *ok = *ok && insitu__moments_put(m, INSITU__MOMENTS_##kind(y, then, near));                  \
-      if (!*ok) return true;                                                                       \
+      const char *next = (const char *)(x + 4 * (n + i));                                          \
+      for (uint64_t k = 0; k < 32 * sizeof *x; k += 64) __builtin_prefetch(next + k, 0, 2);        \
+      insitu__moments_about_##name(&s, x, before, i);                                              \
+      insitu__moments_about_##name(&t, x, before, i + n);                                          \
+      insitu__moments_about_##name(&u, x, before, i + 2 * n);                                      \
+      insitu__moments_about_##name(&v, x, before, i + 3 * n);                                      \
+      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near));                        \
+      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near + n));                    \
+      insitu__moments_about_##name(&s, x, before, i + 4);                                          \
+      insitu__moments_about_##name(&t, x, before, i + 4 + n);                                      \
+      insitu__moments_about_##name(&u, x, before, i + 4 + 2 * n);                                  \
+      insitu__moments_about_##name(&v, x, before, i + 4 + 3 * n);                                  \
+      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near + 2 * n));                \
+      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near + 3 * n));                \
     }                                                                                              \
     insitu__moments_end_##name(&s, x, before, n, &part[0]);                                        \
-    insitu__moments_end_##name(&t, y, then, n, &part[1]);                                          \
-    m->sketched += 2 * n / INSITU__MOMENTS_EVERY;                                                  \
+    insitu__moments_end_##name(&t, x, before, n, &part[1]);                                        \
+    insitu__moments_end_##name(&u, x, before, n, &part[2]);                                        \
+    insitu__moments_end_##name(&v, x, before, n, &part[3]);                                        \
+    tally->n += 4 * n / INSITU__MOMENTS_EVERY;                                                     \
     return true;                                                                                   \
   }
-INSITU__MOMENTS_WIDE(32, float, insitu__moments_oct32, 32, PLAIN)
-INSITU__MOMENTS_WIDE(64, double, insitu__moments_quad, 64, PLAIN)
-INSITU__MOMENTS_WIDE(lag32, float, insitu__moments_quad, 64, LAG)
-INSITU__MOMENTS_WIDE(lag64, double, insitu__moments_quad, 64, LAG)
-#define INSITU__MOMENTS_RUNS(name) insitu__moments_one_##name, insitu__moments_two_##name
+INSITU__MOMENTS_WIDE(32, float, 32, PLAIN)
+INSITU__MOMENTS_WIDE(64, double, 64, PLAIN)
+INSITU__MOMENTS_WIDE(lag32, float, 64, LAG)
+INSITU__MOMENTS_WIDE(lag64, double, 64, LAG)
+#define INSITU__MOMENTS_RUNS(name) insitu__moments_one_##name, insitu__moments_four_##name
 #else
 #define INSITU__MOMENTS_RUNS(name) NULL, NULL
 #endif
 
 static bool insitu__moments_wide(void) {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2");
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 #else
   return false;
 #endif
@@ -58842,6 +58969,29 @@ static const struct insitu__moments_kernel *insitu__moments_kernel_of(bool wide,
       {{INSITU__MOMENTS_RUNS(64), insitu__moments_draw_64},
           {INSITU__MOMENTS_RUNS(lag64), insitu__moments_draw_lag64}}};
   return &kernels[wide][lag];
+}
+
+/* Moves counts to a sketch. False: no memory. */
+static bool insitu__moments_fold(struct insitu__moments *m, struct insitu__moments_tally *tally) {
+  for (uint32_t sign = 0; sign < 2; sign++) {
+    for (uint32_t p = tally->low[sign]; p < tally->high[sign]; p++) {
+      uint32_t *count = tally->count + p * INSITU__MOMENTS_BINS;
+      uint64_t any = 0;
+      for (int i = 0; i < INSITU__MOMENTS_BINS; i += 2) any |= insitu__base_load64(count + i);
+      if (!any) continue;
+      /* below 0 bins ascend as counts descend */
+      uint64_t *page = insitu__moments_page(
+          m, sign ? INSITU__MOMENTS_PAGES - 1 - p : INSITU__MOMENTS_PAGES / 2 + p);
+      if (!page) return false;
+      for (int i = 0; i < INSITU__MOMENTS_BINS; i++)
+        page[sign ? INSITU__MOMENTS_BINS - 1 - i : i] += count[i];
+      memset(count, 0, INSITU__MOMENTS_BINS * sizeof *count);
+    }
+    tally->low[sign] = tally->high[sign] = 0;
+  }
+  m->sketched += tally->n;
+  tally->n = 0;
+  return true;
 }
 
 /* Adds what a block of n elements was measured to have. */
@@ -58992,10 +59142,11 @@ struct insitu__scan_state {
 /* What a thread has for itself. */
 struct insitu__scan_worker {
   struct insitu__moments_block block;
-  struct insitu__moments own;   /* of elements that `cell` has not got yet */
-  struct insitu__moments *cell; /* NULL: there are none */
-  bool alone;                   /* it adds to `own` */
-  uint64_t pause;               /* blocks to gather before it tries again to do without */
+  struct insitu__moments own;          /* of elements that `cell` has not got yet */
+  struct insitu__moments_tally *tally; /* of their sketch; NULL: it adds to no `own` */
+  struct insitu__moments *cell;        /* NULL: there are none */
+  bool alone;                          /* it adds to `own` */
+  uint64_t pause;                      /* blocks to gather before it tries again to do without */
 };
 
 /* A batch that is held. */
@@ -59063,9 +59214,10 @@ static bool insitu__scan_make_cells(struct insitu__scan_set *set) {
 /* Gives a cell what a thread has of its elements. False: no memory. */
 static bool insitu__scan_hand_in(struct insitu__scan *run, struct insitu__scan_worker *w) {
   if (!w->cell) return true;
+  bool ok = insitu__moments_fold(&w->own, w->tally);
   pthread_mutex_lock(&run->lock);
   uint64_t pages = w->cell->pages;
-  bool ok = insitu__moments_merge(w->cell, &w->own);
+  ok = ok && insitu__moments_merge(w->cell, &w->own);
   run->pages += w->cell->pages - pages;
   pthread_mutex_unlock(&run->lock);
   insitu__moments_free(&w->own);
@@ -59081,7 +59233,7 @@ enum { INSITU__SCAN_LONG = 16 };
 /* Begins with n elements of a cell. False: no memory. */
 static bool insitu__scan_begin(struct insitu__scan *run, struct insitu__scan_worker *w,
     struct insitu__moments *cell, uint64_t n) {
-  w->alone = run->own && n >= INSITU__SCAN_LONG * INSITU__MOMENTS_BLOCK;
+  w->alone = w->tally && n >= INSITU__SCAN_LONG * INSITU__MOMENTS_BLOCK;
   if (!w->alone || w->cell == cell) return true;
   if (!insitu__scan_hand_in(run, w)) return false;
   w->cell = cell;
@@ -59161,12 +59313,15 @@ struct insitu__scan_strip {
  * finite. *ok: false where memory is short. */
 static uint64_t insitu__scan_whole(struct insitu__scan *run, struct insitu__scan_worker *w,
     struct insitu__moments *cell, const struct insitu__scan_strip *s, bool *ok) {
-  struct insitu__moments_part part[2];
+  enum { FOUR = INSITU__MOMENTS_AT_ONCE };
+  struct insitu__moments_part part[FOUR];
   uint64_t n = insitu__base_min(s->n, INSITU__MOMENTS_BLOCK);
-  if (w->alone && s->n >= 2 * INSITU__MOMENTS_BLOCK &&
-      s->kernel->two(&w->own, s->x, s->before, part, ok)) {
-    for (int k = 0; *ok && k < 2; k++) insitu__moments_count(&w->own, &part[k], n);
-    return 2 * n;
+  if (w->alone && s->n >= FOUR * INSITU__MOMENTS_BLOCK &&
+      s->kernel->four(w->tally, s->x, s->before, part)) {
+    for (int k = 0; k < FOUR; k++) insitu__moments_count(&w->own, &part[k], n);
+    /* a count of 32 bits has room for many rows, and not for any number of them */
+    if (w->tally->n >> 31) *ok = insitu__moments_fold(&w->own, w->tally);
+    return FOUR * n;
   }
 
   if (!s->kernel->one(s->x, s->before, n, part)) return 0;
@@ -59753,7 +59908,9 @@ static void *insitu__scan_main(void *arg) {
   uint64_t number = 0;
   struct insitu__scan_worker *w = insitu__mem_alloc(1, sizeof *w);
   insitu__base_float();
-  if (!w) {
+  if (w && run->own) w->tally = insitu__mem_alloc(1, sizeof *w->tally);
+  if (!w || (run->own && !w->tally)) {
+    insitu__mem_free(w);
     insitu__error_set(&err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
     pthread_mutex_lock(&run->lock);
     insitu__scan_fail(run, INSITU_E_NOMEM, &err);
@@ -59767,6 +59924,7 @@ static void *insitu__scan_main(void *arg) {
     if (!some) break;
     insitu__scan_done(run, number, insitu__scan_batch(run, number, w));
   }
+  insitu__mem_free(w->tally);
   insitu__mem_free(w);
   return NULL;
 }
@@ -60158,7 +60316,8 @@ static insitu_status insitu__scan_iterate(
   run->back = insitu__base_ceil_div(most, d->batch_size);
   run->threads = insitu__base_min(run->loader->config.decode_threads, INSITU__SCAN_THREADS);
   if (d->inline_io) run->threads = 1;
-  uint64_t own = run->threads * INSITU__MOMENTS_PAGES;
+  uint64_t tally = sizeof(struct insitu__moments_tally) / (INSITU__MOMENTS_BINS * 8) + 1;
+  uint64_t own = run->threads * (INSITU__MOMENTS_PAGES + tally);
   run->own = own <= run->room / 2;
   if (run->own) run->room -= own;
   run->n_slots = run->threads + run->back + 2;

@@ -105,7 +105,9 @@ static void golden(void **state) {
 
 /* ---- blocks where they stand ---- */
 
+enum { FOUR = INSITU__MOMENTS_AT_ONCE };
 static struct insitu__moments other;
+static struct insitu__moments_tally tally;
 
 /* What a block of n elements has, added to `moments` by way of a copy. */
 static struct insitu__moments_part copied(
@@ -135,18 +137,27 @@ static bool same_sketch(void) {
 
 static void equal(bool wide, const void *x, const void *before, uint64_t n) {
   const struct insitu__moments_kernel *kernel = insitu__moments_kernel_of(wide, before != NULL);
-  struct insitu__moments_part want[2], got[2];
-  uint64_t item = wide ? 8 : 4, two = 2 * INSITU__MOMENTS_BLOCK;
-  uint64_t size = n == two ? INSITU__MOMENTS_BLOCK : n;
+  struct insitu__moments_part want[FOUR], got[FOUR];
+  uint64_t item = wide ? 8 : 4, four = FOUR * INSITU__MOMENTS_BLOCK;
+  uint64_t size = n == four ? INSITU__MOMENTS_BLOCK : n;
   begin();
   for (uint64_t k = 0; k * size < n; k++) {
     const char *at = before;
     at = at ? at + k * size * item : NULL;
     want[k] = copied(wide, (const char *)x + k * size * item, at, size);
   }
-  bool ok = true;
-  if (n == two) assert_true(kernel->two(&other, x, before, got, &ok) && ok);
-  else {
+  if (n == four) {
+    assert_true(kernel->four(&tally, x, before, got));
+    assert_true(insitu__moments_fold(&other, &tally));
+    for (int k = 1; k < FOUR; k++) {
+      want[0].least = fmin(want[0].least, want[k].least);
+      want[0].most = fmax(want[0].most, want[k].most);
+    }
+    for (int k = 1; k < FOUR; k++) {
+      want[k].least = want[0].least;
+      want[k].most = want[0].most;
+    }
+  } else {
     assert_true(kernel->one(x, before, n, got));
     assert_true(kernel->draw(&other, x, before, n, n < INSITU__MOMENTS_BLOCK));
   }
@@ -164,37 +175,55 @@ static void neighbours(void **state) {
     assert_int_equal(INSITU__MOMENTS_NEAR(i), i + insitu__order_mix(i) % INSITU__MOMENTS_EVERY);
 }
 
+/* Elements of mixed signs and sizes, zeros of both signs among them; of one sign, far from and near
+ * 0; subnormal ones; zeros alone; and such that are beyond a float32. */
+enum { MIXED, ABOVE, BELOW, NEAR, UNDER, SMALL, ZEROS, HUGE_ONES, N_KINDS };
+static double element(int kind, int i) {
+  switch (kind) {
+  case MIXED: return i % 11 ? (uniform() - 0.3) * (i % 7 ? 1 : 1e6) : i % 2 ? -0.0 : 0.0;
+  case ABOVE: return 280 + 20 * uniform();
+  case BELOW: return -1e5 - uniform();
+  case NEAR: return i % 300 ? 1e-9 * uniform() : 0.0;
+  case UNDER: return i % 300 ? -1e3 * uniform() : -0.0;
+  case SMALL: return (uniform() - 0.5) * 0x1p-130;
+  case ZEROS: return i % 3 ? -0.0 : 0.0;
+  default: return (uniform() - 0.5) * (i % 4 ? 1e37 : 1);
+  }
+}
+
 /* The same bits as of elements that are copied to a block first. */
 static void in_place(void **state) {
   (void)state;
-  enum { N = 2 * INSITU__MOMENTS_BLOCK };
+  enum { N = FOUR * INSITU__MOMENTS_BLOCK };
   static float f[N], g[N];
   static double d[N], e[N];
   const uint64_t lengths[] = {
       1, 2, 3, 4, 5, 7, 8, 9, 12, 31, 1001, INSITU__MOMENTS_BLOCK - 1, INSITU__MOMENTS_BLOCK, N};
   const struct insitu__moments_kernel *kernel = insitu__moments_kernel_of(false, false);
   if (!kernel->one || !insitu__moments_wide()) skip();
-  for (int i = 0; i < N; i++) {
-    d[i] = (uniform() - 0.3) * (i % 7 ? 1 : 1e6);
-    e[i] = i % 5 ? uniform() : 1e-3 * d[i];
-    f[i] = i % 11 ? (float)d[i] : i % 2 ? -0.0f : 0.0f;
-    g[i] = (float)e[i];
-  }
-  for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
-    equal(false, f, NULL, lengths[k]);
-    equal(false, f, g, lengths[k]);
-    equal(true, d, NULL, lengths[k]);
-    equal(true, d, e, lengths[k]);
+  for (int kind = 0; kind < N_KINDS; kind++) {
+    for (int i = 0; i < N; i++) {
+      d[i] = element(kind, i);
+      e[i] = i % 5 ? uniform() : 1e-3 * d[i];
+      f[i] = (float)d[i];
+      g[i] = (float)e[i];
+    }
+    for (size_t k = 0; k < sizeof lengths / sizeof *lengths; k++) {
+      if (kind && lengths[k] < N && lengths[k] > 12) continue;
+      equal(false, f, NULL, lengths[k]);
+      equal(false, f, g, lengths[k]);
+      equal(true, d, NULL, lengths[k]);
+      equal(true, d, e, lengths[k]);
+    }
   }
 
-  struct insitu__moments_part part[2];
-  bool ok = true;
+  struct insitu__moments_part part[FOUR];
   const int places[] = {0, 3, INSITU__MOMENTS_BLOCK - 1, INSITU__MOMENTS_BLOCK, N - 1};
   for (int i = 0; i < 5; i++) {
     float was = f[places[i]];
     f[places[i]] = i % 2 ? (float)NAN : (float)INFINITY;
-    assert_false(kernel->two(&other, f, NULL, part, &ok));
-    assert_true(ok && !other.sketched && !other.pages);
+    assert_false(kernel->four(&tally, f, NULL, part));
+    assert_true(!tally.n && !tally.high[0] && !tally.high[1]);
     assert_int_equal(kernel->one(f, NULL, INSITU__MOMENTS_BLOCK, part), i > 2);
     f[places[i]] = was;
   }
