@@ -32716,8 +32716,6 @@ typedef double insitu__ops_r_base64;
 typedef uint32_t insitu__ops_w_base32;
 typedef uint64_t insitu__ops_w_base64;
 typedef int32_t insitu__ops_i_base32;
-typedef double insitu__ops_twice_base32; /* a float64 for each float32 */
-typedef uint64_t insitu__ops_twice_bits_base32;
 #define INSITU__OPS_MASK(W, is) ((W)0 - (W)(is))
 #define INSITU__OPS_CONVERT(v, T) ((T)(v))
 #else
@@ -32726,8 +32724,6 @@ typedef double insitu__ops_r_base64 __attribute__((vector_size(16)));
 typedef uint32_t insitu__ops_w_base32 __attribute__((vector_size(16)));
 typedef uint64_t insitu__ops_w_base64 __attribute__((vector_size(16)));
 typedef int32_t insitu__ops_i_base32 __attribute__((vector_size(16)));
-typedef double insitu__ops_twice_base32 __attribute__((vector_size(32)));
-typedef uint64_t insitu__ops_twice_bits_base32 __attribute__((vector_size(32)));
 #define INSITU__OPS_CONVERT(v, T) __builtin_convertvector(v, T)
 #define INSITU__OPS_MASK(W, is) ((W)(is))
 #endif
@@ -32906,20 +32902,36 @@ static const uint32_t insitu__ops_inverse_log[16] __attribute__((aligned(64))) =
 /* x86-64 has no such instruction without FMA. A product of two float32 is exact in float64. Their
  * sum with c is rounded there to odd, that is, its last bit is set where something was lost. It has
  * more than two bits more than float32, so that rounding it again rounds like once. */
-INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_fma_base32(
-    insitu__ops_r_base32 a, insitu__ops_r_base32 b, insitu__ops_r_base32 c) {
-  typedef insitu__ops_twice_base32 D;
-  typedef insitu__ops_twice_bits_base32 W;
-  D product = INSITU__OPS_CONVERT(a, D) * INSITU__OPS_CONVERT(b, D);
-  D more = INSITU__OPS_CONVERT(c, D), sum = product + more, had = sum - product;
-  D lost = (product - (sum - had)) + (more - had), zero = {0};
+INSITU__OPS_INLINE insitu__ops_r_base64 insitu__ops_odd_base64(
+    insitu__ops_r_base64 product, insitu__ops_r_base64 c) {
+  typedef insitu__ops_w_base64 W;
+  insitu__ops_r_base64 sum = product + c, had = sum - product, zero = {0};
+  insitu__ops_r_base64 lost = (product - (sum - had)) + (c - had);
   W bits, other;
   memcpy(&bits, &sum, sizeof bits);
   memcpy(&other, &lost, sizeof other);
   W is_off = INSITU__OPS_MASK(W, lost != zero), below = (bits ^ other) >> 63;
   bits = (bits & ~is_off) | (((bits - below) | 1) & is_off);
   memcpy(&sum, &bits, sizeof sum);
-  return INSITU__OPS_CONVERT(sum, insitu__ops_r_base32);
+  return sum;
+}
+INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_fma_base32(
+    insitu__ops_r_base32 a, insitu__ops_r_base32 b, insitu__ops_r_base32 c) {
+#ifdef INSITU_OPS_SCALAR
+  return (float)insitu__ops_odd_base64((double)a * (double)b, (double)c);
+#else
+  __m128 x = (__m128)a, y = (__m128)b, z = (__m128)c;
+  __m128d low = (__m128d)insitu__ops_odd_base64(
+      (insitu__ops_r_base64)(_mm_cvtps_pd(x) * _mm_cvtps_pd(y)),
+      (insitu__ops_r_base64)_mm_cvtps_pd(z));
+  x = _mm_movehl_ps(x, x);
+  y = _mm_movehl_ps(y, y);
+  z = _mm_movehl_ps(z, z);
+  __m128d high = (__m128d)insitu__ops_odd_base64(
+      (insitu__ops_r_base64)(_mm_cvtps_pd(x) * _mm_cvtps_pd(y)),
+      (insitu__ops_r_base64)_mm_cvtps_pd(z));
+  return (insitu__ops_r_base32)_mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+#endif
 }
 #else
 INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_fma_base32(
@@ -33068,8 +33080,12 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_halve_mos
     insitu__ops_r_##N r = insitu__ops_fms_##N(v, s, (insitu__ops_r_##N){0} + 1);                   \
     return insitu__ops_series_##N(r, r) - minus_log;                                               \
   }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_ahead_##N(insitu__ops_r_##N x) {   \
+    return x;                                                                                      \
+  }                                                                                                \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_##N(                               \
-      insitu__ops_r_##N x, insitu__ops_w_##N *odd) {                                               \
+      insitu__ops_r_##N x, insitu__ops_r_##N ahead, insitu__ops_w_##N *odd) {                      \
+    (void)ahead;                                                                                   \
     insitu__ops_r_##N u = x + 1, s, minus_log = insitu__ops_split_##N(u, 0, &s);                   \
     insitu__ops_r_##N r = insitu__ops_fms_##N(x, s, 1 - s);                                        \
     *odd = insitu__ops_bits_##N(u) - 1;                                                            \
@@ -33087,13 +33103,16 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_halve_mos
     r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, u == zero), -infinite, r);                        \
     return insitu__ops_pick_##N(INSITU__OPS_MASK(W, u >= zero), r, nan);                           \
   }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_ahead_##N(insitu__ops_r_##N x) {   \
+    return insitu__ops_root_##N(insitu__ops_fma_##N(x, x, (insitu__ops_r_##N){0} + 1));            \
+  }                                                                                                \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_##N(                               \
-      insitu__ops_r_##N x, insitu__ops_w_##N *odd) {                                               \
+      insitu__ops_r_##N x, insitu__ops_r_##N root, insitu__ops_w_##N *odd) {                       \
     typedef insitu__ops_r_##N R;                                                                   \
     insitu__ops_w_##N sign = insitu__ops_bits_##N(x) & 0x80000000u;                                \
     *odd = insitu__ops_bits_##N(x) & 0x7fffffffu;                                                  \
     R y = insitu__ops_real_##N(*odd);                                                              \
-    R root = insitu__ops_root_##N(insitu__ops_fma_##N(x, x, (R){0} + 1)), less = root - 1;         \
+    R less = root - 1;                                                                             \
     less = insitu__ops_halve_##N(y, 1.25f, insitu__ops_fms_##N(x, x, less * less), less);          \
     R s, minus_log = insitu__ops_split_##N(y + root, 0, &s);                                       \
     R first = insitu__ops_fma_##N(y, s, s - 1), r = insitu__ops_fma_##N(less, s, first);           \
@@ -33115,16 +33134,23 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_halve_mos
   INSITU__OPS_PAIRS(N, TARGET, asinh, 0x5d800000u)
 
 /* The kernel of a function, two registers at a time. Elements that do not fill two are done in a
- * place that does. */
+ * place that does. What takes long, the root, is begun one turn ahead: a processor's queue of
+ * instructions holds too few turns to hide it. */
 #define INSITU__OPS_PAIRS(N, TARGET, op, limit)                                                    \
-  TARGET INSITU__OPS_INLINE void insitu__ops_##op##_pair_##N(                                      \
-      const unsigned char *from, unsigned char *to) {                                              \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_##op##_next_##N(                         \
+      const unsigned char *from) {                                                                 \
+    insitu__ops_r_##N x;                                                                           \
+    memcpy(&x, from, sizeof x);                                                                    \
+    return insitu__ops_##op##_ahead_##N(x);                                                        \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE void insitu__ops_##op##_pair_##N(const unsigned char *from,            \
+      unsigned char *to, insitu__ops_r_##N ahead_x, insitu__ops_r_##N ahead_y) {                   \
     insitu__ops_r_##N x, y, log_x, log_y;                                                          \
     insitu__ops_w_##N odd_x, odd_y;                                                                \
     memcpy(&x, from, sizeof x);                                                                    \
     memcpy(&y, from + sizeof x, sizeof y);                                                         \
-    log_x = insitu__ops_##op##_##N(x, &odd_x);                                                     \
-    log_y = insitu__ops_##op##_##N(y, &odd_y);                                                     \
+    log_x = insitu__ops_##op##_##N(x, ahead_x, &odd_x);                                            \
+    log_y = insitu__ops_##op##_##N(y, ahead_y, &odd_y);                                            \
     if (__builtin_expect(insitu__ops_over_##N(odd_x, odd_y, limit), false)) {                      \
       log_x = insitu__ops_##op##_ends_##N(x, log_x);                                               \
       log_y = insitu__ops_##op##_ends_##N(y, log_y);                                               \
@@ -33134,14 +33160,26 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_halve_mos
   }                                                                                                \
   TARGET static void insitu__ops_##op##_run_##N(INSITU__OPS_PARAMETERS) {                          \
     unsigned char rest[2 * sizeof(insitu__ops_r_##N)] = {0};                                       \
-    uint64_t bytes = n * sizeof(float), left = bytes % sizeof rest;                                \
+    uint64_t bytes = n * sizeof(float), left = bytes % sizeof rest, pairs = bytes - left;          \
+    insitu__ops_r_##N ahead_x = {0}, ahead_y = {0};                                                \
     (void)a, (void)b, (void)each;                                                                  \
-    for (uint64_t i = 0; i < bytes - left; i += sizeof rest)                                       \
-      insitu__ops_##op##_pair_##N(from + i, to + i);                                               \
+    if (pairs) {                                                                                   \
+      ahead_x = insitu__ops_##op##_next_##N(from);                                                 \
+      ahead_y = insitu__ops_##op##_next_##N(from + sizeof ahead_x);                                \
+    }                                                                                              \
+    for (uint64_t i = 0; i < pairs; i += sizeof rest) {                                            \
+      uint64_t next = i + sizeof rest < pairs ? i + sizeof rest : i;                               \
+      insitu__ops_r_##N next_x = insitu__ops_##op##_next_##N(from + next);                         \
+      insitu__ops_r_##N next_y = insitu__ops_##op##_next_##N(from + next + sizeof next_x);         \
+      insitu__ops_##op##_pair_##N(from + i, to + i, ahead_x, ahead_y);                             \
+      ahead_x = next_x;                                                                            \
+      ahead_y = next_y;                                                                            \
+    }                                                                                              \
     if (!left) return;                                                                             \
-    memcpy(rest, from + bytes - left, left);                                                       \
-    insitu__ops_##op##_pair_##N(rest, rest);                                                       \
-    memcpy(to + bytes - left, rest, left);                                                         \
+    memcpy(rest, from + pairs, left);                                                              \
+    insitu__ops_##op##_pair_##N(rest, rest, insitu__ops_##op##_next_##N(rest),                     \
+        insitu__ops_##op##_next_##N(rest + sizeof ahead_x));                                       \
+    memcpy(to + pairs, rest, left);                                                                \
   }
 #define INSITU__OPS_ROOT_wide32 "vsqrtps %1, %0"
 #define INSITU__OPS_ROOT_wide64 "vsqrtpd %1, %0"
