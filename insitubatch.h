@@ -640,6 +640,7 @@
  *   come to equal shares if their highest numbers are equal. Setting max_inflight or the option
  *   max_connections fixes the number, but for 429 and 503; insitu_loader_describe shows the
  *   highest one. If the log's number is that one, a higher max_inflight may be faster.
+ *   `insitu doctor URL` reads for up to 10 s to see the same without a job.
  *
  *   A first batch that is late (insitu_stats.first_batch_s): consolidate the metadata, and let
  *   windows be smaller: the first batch waits for the first units of every lane. insitu_stats has

@@ -70,6 +70,10 @@ static void test_doctor(void **state) {
   assert_has(run_out, "not to be had from an HTTP server");
   assert_has(run_out, "Zarr v2, consolidated metadata");
   assert_has(run_out, "uwnd/0.0.0: fetched in");
+  assert_has(run_out, "requests");
+  assert_has(run_out, "did not show how many are best"); /* it is too small */
+  assert_int_equal(run_tool("doctor %s -O max_connections=2 --json", url), 0);
+  assert_has(run_out, "the options fix 2 in flight");
   assert_int_equal(run_tool("doctor http://127.0.0.1:%d/winds.zarr", flat.port), 0);
   assert_has(run_out, "ignores them and sends whole objects");
   assert_int_equal(run_tool("doctor http://127.0.0.1:%d/none.zarr", server.port), 1);

@@ -8,6 +8,10 @@ enum doctor_state { DOCTOR_OK, DOCTOR_WARNING, DOCTOR_PROBLEM };
 static struct { /* where the lines go */
   struct tool_json_out json;
   unsigned warnings, problems;
+  /* A remote archive's array whose chunks are read to see how many requests it takes, if any. */
+  bool probes;
+  char probed[INSITU__MAX_KEY];
+  uint64_t rows; /* of a chunk */
 } doctor;
 
 /* One line; advice (may be NULL) says what to do. */
@@ -422,6 +426,11 @@ static void doctor_chunk(struct tool_archive *a, const struct insitu__zarr_array
     doctor_line(DOCTOR_PROBLEM, "a chunk", "insitu verify lists all bad chunks", "%s: %s", c.key,
         c.err.message);
   else {
+    if (far && c.object.count > 1 && z->ndim) {
+      doctor.probes = true;
+      snprintf(doctor.probed, sizeof doctor.probed, "%s", z->path);
+      doctor.rows = insitu__base_max(1, insitu__base_min(z->chunk[0], 1u << 20));
+    }
     if (far)
       doctor_line(DOCTOR_OK, "a chunk", NULL, "%s: fetched in %.1f ms, decoded in %.0f us", c.key,
           1e3 * c.read_s, 1e6 * c.decode_s);
@@ -632,6 +641,80 @@ static void doctor_list(struct tool_archive *a) {
     doctor_line(DOCTOR_WARNING, "listing", "allow listing, or consolidate the metadata", "%s",
         l.err.message);
 }
+/* For so many seconds and bytes at most, and an epoch, chunks are read. */
+enum { DOCTOR_PROBE_S = 10, DOCTOR_PROBE = 256 << 20 };
+/* Reads an array as a job does, inline, until it is known how many requests in flight are best. */
+static insitu_status doctor_read_on(
+    insitu_loader *ld, insitu_stats *st, double *took, insitu_error *err) {
+  const struct insitu__tune *t = insitu__store_tune(&ld->source.store);
+  insitu_iter_desc pass = {.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED};
+  insitu_iter *it = NULL;
+  insitu_batch *b;
+  int64_t begun = insitu__base_now();
+  insitu_status status = insitu_iter_open(ld, &pass, &it, err);
+  memset(st, 0, sizeof *st);
+  *took = 0;
+  while (!status && !t->settled && *took < DOCTOR_PROBE_S && st->bytes_fetched < DOCTOR_PROBE) {
+    status = insitu_iter_next(it, 1000, &b, err);
+    if (!status) insitu_batch_release(&b);
+    if (status == INSITU_TIMEOUT) status = INSITU_OK;
+    *took = doctor_since(begun);
+    if (insitu_loader_stats(ld, st, NULL) < 0) break;
+  }
+  insitu_iter_close(&it);
+  return status == INSITU_END ? INSITU_OK : status;
+}
+/* How many requests in flight the store takes, as the loader's search has it. */
+static void doctor_requests(const char *url) {
+  const insitu_variable v = {.label = "x", .path = doctor.probed};
+  insitu_loader_desc d = tool_desc(url);
+  insitu_loader *ld = NULL;
+  insitu_error err = {0};
+  insitu_stats st = {0};
+  double took = 0;
+  char rate[16], each[48] = "";
+  d.variables = &v;
+  d.n_variables = 1;
+  d.batch_size = doctor.rows;
+  d.split[0].fraction = 1;
+  d.inline_io = 1; /* the search is then this thread's */
+  d.on_absent_chunk = INSITU_FILL;
+  d.log_level = INSITU_LOG_OFF;
+  insitu_status status = insitu_loader_open(&d, &ld, &err);
+  if (!status) status = doctor_read_on(ld, &st, &took, &err);
+  if (status < 0) {
+    doctor_line(DOCTOR_WARNING, "requests", NULL, "not measured: %s", err.message);
+    insitu_loader_close(&ld);
+    return;
+  }
+
+  const struct insitu__tune *t = insitu__store_tune(&ld->source.store);
+  uint64_t most = (uint64_t)t->most, n = t->chosen;
+  bool settled = t->settled, full = settled && n >= most;
+  bool asked = most >= insitu_loader_config(ld)->max_inflight; /* else connections are the limit */
+  double bytes = settled ? t->usual * 1e9 : took > 0 ? (double)st.bytes_fetched / took : 0;
+  tool_bytes(rate, (uint64_t)bytes);
+  if (t->latency > 0) snprintf(each, sizeof each, ", %.1f ms a request", t->latency / 1e6);
+  if (!t->on)
+    doctor_line(DOCTOR_OK, "requests", NULL, "%s/s%s; the options fix %" PRIu64 " in flight", rate,
+        each, most);
+  else if (!settled)
+    doctor_line(DOCTOR_OK, "requests", NULL,
+        "%s/s, at most %" PRIu64 " in flight%s; %.1f s did not show how many are best, which a job "
+        "goes on to find",
+        rate, st.inflight_peak, each, took);
+  else
+    doctor_line(DOCTOR_OK, "requests",
+        !full   ? NULL
+        : asked ? "more may be faster: set max_inflight higher"
+                : "more may be faster: set the option max_connections higher, and max_inflight",
+        "%s/s with %" PRIu64 " in flight of at most %" PRIu64 "%s: %s", rate, n, most, each,
+        full ? "no fewer do" : "more bring no more");
+  if (st.throttled)
+    doctor_line(DOCTOR_WARNING, "slowed", "set max_inflight lower, or ask for a higher quota",
+        "the server asked %" PRIu64 " times to slow down", st.throttled);
+  insitu_loader_close(&ld);
+}
 /* False: nothing of it can be read. */
 static bool doctor_remote(struct tool_archive *a) {
   struct doctor_ask q = {.remote = NULL};
@@ -720,6 +803,9 @@ static void doctor_archive(const char *url) {
     doctor_line(DOCTOR_PROBLEM, "listing", NULL, "%s", a.list_error.message);
   doctor_arrays(&a);
   tool_archive_close(&a);
+#ifndef INSITU_NO_CURL
+  if (doctor.probes) doctor_requests(url);
+#endif
 }
 
 static int doctor_run(int argc, char **argv) {
@@ -752,8 +838,10 @@ static const struct tool_command doctor_command = {.name = "doctor",
     .summary = "what this machine offers, and what holds a loader back",
     .details = "  URL   an archive to look at too: its file system, or its server (endpoint, "
                "region, credentials,\n"
-               "        times of a request, ranges, listing), its metadata, and one chunk's read "
-               "and decode\n\n"
+               "        times of a request, ranges, listing), its metadata, one chunk's read and "
+               "decode, and\n"
+               "        how many requests in flight a server takes: for that up to 10 s and 256 "
+               "MiB are read\n\n"
                "Each line is ok, a warning (it works, but not at its best) or a problem, with what "
                "to do. Exit\n"
                "status 1 when there is a problem.\n\n" TOOL_STORE_HELP "examples: insitu doctor\n"
