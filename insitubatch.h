@@ -32922,16 +32922,18 @@ INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_fma_base32(
   return (float)insitu__ops_odd_base64((double)a * (double)b, (double)c);
 #else
   __m128 x = (__m128)a, y = (__m128)b, z = (__m128)c;
-  __m128d low = (__m128d)insitu__ops_odd_base64(
-      (insitu__ops_r_base64)(_mm_cvtps_pd(x) * _mm_cvtps_pd(y)),
-      (insitu__ops_r_base64)_mm_cvtps_pd(z));
+  __m128d product = _mm_mul_pd(_mm_cvtps_pd(x), _mm_cvtps_pd(y)), more = _mm_cvtps_pd(z);
+  insitu__ops_r_base64 low =
+      insitu__ops_odd_base64((insitu__ops_r_base64)product, (insitu__ops_r_base64)more);
+
   x = _mm_movehl_ps(x, x);
   y = _mm_movehl_ps(y, y);
-  z = _mm_movehl_ps(z, z);
-  __m128d high = (__m128d)insitu__ops_odd_base64(
-      (insitu__ops_r_base64)(_mm_cvtps_pd(x) * _mm_cvtps_pd(y)),
-      (insitu__ops_r_base64)_mm_cvtps_pd(z));
-  return (insitu__ops_r_base32)_mm_movelh_ps(_mm_cvtpd_ps(low), _mm_cvtpd_ps(high));
+  product = _mm_mul_pd(_mm_cvtps_pd(x), _mm_cvtps_pd(y));
+  more = _mm_cvtps_pd(_mm_movehl_ps(z, z));
+  insitu__ops_r_base64 high =
+      insitu__ops_odd_base64((insitu__ops_r_base64)product, (insitu__ops_r_base64)more);
+  return (insitu__ops_r_base32)_mm_movelh_ps(
+      _mm_cvtpd_ps((__m128d)low), _mm_cvtpd_ps((__m128d)high));
 #endif
 }
 #else
