@@ -59193,6 +59193,7 @@ struct insitu__scan_worker {
 /* A batch that is held. */
 struct insitu__scan_slot {
   insitu_batch *batch;
+  insitu_state after; /* the batch's, which a checkpoint needs when it is released */
   bool done;
 };
 
@@ -59872,7 +59873,7 @@ static void insitu__scan_checkpoint(struct insitu__scan *run) {
     s->batches = run->next;
     if (run->next - run->begun > run->back) {
       s->behind = run->next - run->back;
-      s->from = run->slot[(s->behind - 1) % run->n_slots].batch->after;
+      s->from = run->slot[(s->behind - 1) % run->n_slots].after;
     }
     snprintf(path, sizeof path, "%s.part", run->desc->path);
     pthread_mutex_lock(&run->hole_lock);
@@ -59906,7 +59907,8 @@ static bool insitu__scan_take(struct insitu__scan *run, uint64_t *number) {
   else if (status) insitu__scan_fail(run, status, &err);
   else {
     *number = run->next++;
-    run->slot[*number % run->n_slots] = (struct insitu__scan_slot){.batch = batch};
+    run->slot[*number % run->n_slots] =
+        (struct insitu__scan_slot){.batch = batch, .after = batch->after};
     run->working++;
   }
   pthread_mutex_unlock(&run->lock);
@@ -59936,8 +59938,7 @@ static void insitu__scan_done(struct insitu__scan *run, uint64_t number, bool ok
   run->rows += slot->batch->rows;
   run->working--;
   while (run->low < run->next && run->slot[run->low % run->n_slots].done) run->low++;
-  /* one more than differences need: a checkpoint has its state */
-  for (; run->free + run->back + 1 < run->low; run->free++)
+  for (; run->free + run->back < run->low; run->free++)
     insitu_batch_release(&run->slot[run->free % run->n_slots].batch);
   pthread_cond_broadcast(&run->news);
   pthread_mutex_unlock(&run->lock);
@@ -60361,7 +60362,7 @@ static insitu_status insitu__scan_iterate(
   uint64_t own = run->threads * (INSITU__MOMENTS_PAGES + tally);
   run->own = own <= run->room / 2;
   if (run->own) run->room -= own;
-  run->n_slots = run->threads + run->back + 2;
+  run->n_slots = run->threads + run->back + 1;
   pass.max_held = (uint32_t)run->n_slots;
   run->loader->hole = insitu__scan_hole_found;
   run->loader->hole_user = run;
