@@ -4,6 +4,8 @@
  *
  *   build/bench_tuned [--rounds N] [--ranks N] [--first]
  *
+ * A store takes a minute at most: no round begins later than that, but three are made in any case.
+ *
  *   --ranks N   instead: N tuned loaders, each in a process of its own, share one server: the
  *               smallest and the largest share of the bytes, as a part of an equal one
  *   --first     instead: the first batch and a short epoch, tuned against max_inflight fixed at
@@ -15,6 +17,7 @@
 #include "bench_summary.h"
 
 enum { SAMPLES = 400, BATCH = 8, FIELD = 256, ROUNDS = 64, RANKS = 16 };
+enum { LEAST = 3, STORE_S = 54 }; /* rounds of a store; seconds in which its last one begins */
 
 static const struct store {
   int64_t latency_ms;
@@ -101,7 +104,7 @@ static void print(const char *what, struct summary s) {
 /* The tuned loader against the best fixed number. */
 static void measure(const struct store *st, int port, uint64_t rounds) {
   uint64_t best = 1;
-  double most = 0, share[ROUNDS];
+  double most = 0, share[ROUNDS], start = seconds();
   for (uint64_t n = 1; n <= 128; n *= 2) {
     struct side s;
     open_side(&s, port, n, 16);
@@ -125,7 +128,8 @@ static void measure(const struct store *st, int port, uint64_t rounds) {
   open_side(&fixed, port, best, 16);
   quiet(&tuned);
   /* one after the other: each has the server for itself, and its prefetched batches are consumed */
-  for (uint64_t i = 0; i < rounds; i++) {
+  uint64_t made = 0;
+  for (uint64_t i = 0; i < rounds && (i < LEAST || seconds() - start < STORE_S); i++, made++) {
     double got[2];
     for (int k = 0; k < 2; k++) {
       struct side *s = ((uint64_t)k + i) % 2 ? &tuned : &fixed;
@@ -136,8 +140,8 @@ static void measure(const struct store *st, int port, uint64_t rounds) {
     share[i] = got[1] / got[0];
   }
   char what[64];
-  snprintf(what, sizeof what, "tuned / best fixed (%" PRIu64 ")", best);
-  print(what, summarise(share, rounds));
+  snprintf(what, sizeof what, "tuned / best fixed (%" PRIu64 "), %" PRIu64 " rounds", best, made);
+  print(what, summarise(share, made));
   close_side(&tuned);
   close_side(&fixed);
 }
