@@ -670,8 +670,8 @@
  *   The newest 65,536 records of chunks, jobs and requests are kept, and 16,384 of batches and
  *   calls (INSITU_TRACE_RECORDS); "otherData" tells how many were lost. They take up to 9 MB,
  *   outside memory_budget, and the file up to 64 MB. Names of chunks are their keys; no URL and no
- *   credentials are in it. A process that is killed writes nothing. A timeline takes less than
- *   0.1 us of processor time for each chunk, and some 0.4 us more for each that is written at
+ *   credentials are in it. A process that is killed writes nothing. A timeline takes 0.1 to
+ *   0.3 us of processor time for each chunk, and 0.3 to 0.5 us more for each that is written at
  *   close; without one there is a look at a pointer for each stage (tools/bench/bench_trace.c).
  *
  *   One thread of a loader, the reactor, handles all requests. The time that a chunk takes of it
@@ -32798,8 +32798,9 @@ typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
     return root;                                                                                   \
   }
 
-/* The logarithms of float64. hi + lo: log(2), hi of so few bits that its products with exponents
- * are exact. From 2^500 on 1 + x^2 is x^2, and log(1 + 2x) is log(x) + log(2).
+/* The logarithms of float64. log(2) is the sum of two numbers: the first has so few bits that its
+ * products with exponents are exact. From 2^500 on 1 + x^2 is x^2, and log(1 + 2x) is
+ * log(x) + log(2).
  * log: of 1 + x + rest, or twice that where `twice` has bits; x > -1 and finite. */
 #define INSITU__OPS_LOGS_64(N, TARGET)                                                             \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log_##N(                                 \
@@ -33051,11 +33052,13 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_halve_mos
         INSITU__OPS_MASK(insitu__ops_w_##N, x < (insitu__ops_r_##N){0} + limit), z * 0.5f, y);     \
   }
 
-/* The functions on one kind of registers.
+/* The functions on one kind of registers. k is the result of insitu__ops_exponent times `unit`.
  *
  * split   of v = 2^k m: *s = c 2^-k, and -log of it less; `more` is added to k
  * series  first + log(1 + r) - r
  * large   log(2^(more - 8) y), y at least 2^60
+ * ahead   what the function of x begins with and takes long: asinh's root
+ * ends    puts the right result in lanes that the function calls odd
  *
  * log1p and asinh give *odd a word that tells whether a lane is one for the functions of ends: an
  * asinh of 2^60 or more, a log1p of 2^126 or more, -1 or less, and NaN. */

@@ -641,8 +641,10 @@ static void doctor_list(struct tool_archive *a) {
     doctor_line(DOCTOR_WARNING, "listing", "allow listing, or consolidate the metadata", "%s",
         l.err.message);
 }
-/* For so many seconds and bytes at most, and an epoch, chunks are read. */
+
+/* Chunks are read for so many seconds, so many bytes, and one epoch, at most. */
 enum { DOCTOR_PROBE_S = 10, DOCTOR_PROBE = 256 << 20 };
+
 /* Reads an array as a job does, inline, until it is known how many requests in flight are best. */
 static insitu_status doctor_read_on(
     insitu_loader *ld, insitu_stats *st, double *took, insitu_error *err) {
@@ -652,6 +654,7 @@ static insitu_status doctor_read_on(
   insitu_batch *b;
   int64_t begun = insitu__base_now();
   insitu_status status = insitu_iter_open(ld, &pass, &it, err);
+
   memset(st, 0, sizeof *st);
   *took = 0;
   while (!status && !t->settled && *took < DOCTOR_PROBE_S && st->bytes_fetched < DOCTOR_PROBE) {
@@ -659,11 +662,51 @@ static insitu_status doctor_read_on(
     if (!status) insitu_batch_release(&b);
     if (status == INSITU_TIMEOUT) status = INSITU_OK;
     *took = doctor_since(begun);
-    if (insitu_loader_stats(ld, st, NULL) < 0) break;
+    insitu_status told = insitu_loader_stats(ld, st, err);
+    if (told < 0) status = told;
   }
   insitu_iter_close(&it);
   return status == INSITU_END ? INSITU_OK : status;
 }
+
+/* Tells what the search of a loader has found in `took` seconds. */
+static void doctor_tell_requests(insitu_loader *ld, const insitu_stats *st, double took) {
+  const struct insitu__tune *t = insitu__store_tune(&ld->source.store);
+  uint64_t most = (uint64_t)t->most, n = t->chosen;
+  bool by_connections = most < insitu_loader_config(ld)->max_inflight;
+  double bytes = 0;
+  char rate[16], each[48] = "";
+
+  if (t->settled) bytes = t->usual * 1e9;
+  else if (took > 0) bytes = (double)st->bytes_fetched / took;
+  tool_bytes(rate, (uint64_t)bytes);
+  if (t->latency > 0) snprintf(each, sizeof each, ", %.1f ms a request", t->latency / 1e6);
+
+  if (!t->on) {
+    doctor_line(DOCTOR_OK, "requests", NULL, "%s/s%s; the options fix %" PRIu64 " in flight", rate,
+        each, most);
+  } else if (!t->settled) {
+    doctor_line(DOCTOR_OK, "requests", NULL,
+        "%s/s, at most %" PRIu64 " in flight%s; %.1f s did not show how many are best, which a job "
+        "goes on to find",
+        rate, st->inflight_peak, each, took);
+  } else if (n < most) {
+    doctor_line(DOCTOR_OK, "requests", NULL,
+        "%s/s with %" PRIu64 " in flight of at most %" PRIu64 "%s: more are no faster", rate, n,
+        most, each);
+  } else {
+    const char *knob = by_connections ? "the option max_connections higher, and max_inflight"
+                                      : "max_inflight higher";
+    char advice[96];
+    snprintf(advice, sizeof advice, "more may be faster: set %s", knob);
+    doctor_line(DOCTOR_OK, "requests", advice,
+        "%s/s with %" PRIu64 " in flight, as many as may be%s: fewer are slower", rate, n, each);
+  }
+  if (st->throttled)
+    doctor_line(DOCTOR_WARNING, "slowed", "set max_inflight lower, or ask for a higher quota",
+        "the server asked %" PRIu64 " times to slow down", st->throttled);
+}
+
 /* How many requests in flight the store takes, as the loader's search has it. */
 static void doctor_requests(const char *url) {
   const insitu_variable v = {.label = "x", .path = doctor.probed};
@@ -672,7 +715,7 @@ static void doctor_requests(const char *url) {
   insitu_error err = {0};
   insitu_stats st = {0};
   double took = 0;
-  char rate[16], each[48] = "";
+
   d.variables = &v;
   d.n_variables = 1;
   d.batch_size = doctor.rows;
@@ -682,39 +725,11 @@ static void doctor_requests(const char *url) {
   d.log_level = INSITU_LOG_OFF;
   insitu_status status = insitu_loader_open(&d, &ld, &err);
   if (!status) status = doctor_read_on(ld, &st, &took, &err);
-  if (status < 0) {
-    doctor_line(DOCTOR_WARNING, "requests", NULL, "not measured: %s", err.message);
-    insitu_loader_close(&ld);
-    return;
-  }
-
-  const struct insitu__tune *t = insitu__store_tune(&ld->source.store);
-  uint64_t most = (uint64_t)t->most, n = t->chosen;
-  bool settled = t->settled, full = settled && n >= most;
-  bool asked = most >= insitu_loader_config(ld)->max_inflight; /* else connections are the limit */
-  double bytes = settled ? t->usual * 1e9 : took > 0 ? (double)st.bytes_fetched / took : 0;
-  tool_bytes(rate, (uint64_t)bytes);
-  if (t->latency > 0) snprintf(each, sizeof each, ", %.1f ms a request", t->latency / 1e6);
-  if (!t->on)
-    doctor_line(DOCTOR_OK, "requests", NULL, "%s/s%s; the options fix %" PRIu64 " in flight", rate,
-        each, most);
-  else if (!settled)
-    doctor_line(DOCTOR_OK, "requests", NULL,
-        "%s/s, at most %" PRIu64 " in flight%s; %.1f s did not show how many are best, which a job "
-        "goes on to find",
-        rate, st.inflight_peak, each, took);
-  else
-    doctor_line(DOCTOR_OK, "requests",
-        !full   ? NULL
-        : asked ? "more may be faster: set max_inflight higher"
-                : "more may be faster: set the option max_connections higher, and max_inflight",
-        "%s/s with %" PRIu64 " in flight of at most %" PRIu64 "%s: %s", rate, n, most, each,
-        full ? "no fewer do" : "more bring no more");
-  if (st.throttled)
-    doctor_line(DOCTOR_WARNING, "slowed", "set max_inflight lower, or ask for a higher quota",
-        "the server asked %" PRIu64 " times to slow down", st.throttled);
+  if (status < 0) doctor_line(DOCTOR_WARNING, "requests", NULL, "not measured: %s", err.message);
+  else doctor_tell_requests(ld, &st, took);
   insitu_loader_close(&ld);
 }
+
 /* False: nothing of it can be read. */
 static bool doctor_remote(struct tool_archive *a) {
   struct doctor_ask q = {.remote = NULL};
