@@ -65,12 +65,13 @@ static double off64(double got, long double want) {
 static void compute32(int32_t kind, const float in[N], float out[N]) {
   for (int w = 2; w >= 0; w--) {
     float last[N];
+    bool first = w == (has_wide() ? 2 : 1);
     if (w == 2 && !has_wide()) continue;
     memcpy(last, out, sizeof last);
     width = w;
     memcpy(out, in, sizeof last);
     run(INSITU_F32, kind, out, in, in);
-    for (int i = 0; w == 0 && i < N; i++)
+    for (int i = 0; !first && i < N; i++)
       if (memcmp(&last[i], &out[i], 4)) fail_msg("kind %d of %a differs", kind, (double)in[i]);
     for (int i = 0; i < N; i++)
       if (isnan(out[i]) && bits_of(out[i]) != 0x7fc00000) fail_msg("a NaN of kind %d", kind);
