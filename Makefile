@@ -253,7 +253,7 @@ $(BUILD)/probe_uring: tests/probe_uring.c
 programs: $(BUILD)/insitu $(BUILD)/insitubatch.o $(BUILD)/inside.o $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box \
   $(BUILD)/probe_uring
 programs-asan: $(BUILD)/asan/inside.o $(ASAN_TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
-programs-valgrind: $(VG_TESTS:%=$(BUILD)/%)
+programs-valgrind: $(BUILD)/insitu $(VG_TESTS:%=$(BUILD)/%)
 programs-tsan: $(BUILD)/tsan/inside.o $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
 
 test: deps-test

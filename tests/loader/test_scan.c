@@ -534,6 +534,7 @@ static bool flushes(void) {
 /* A scan does not mind the caller's floating-point controls, and leaves them as they were. */
 static void caller_flushes(void **state) {
   (void)state;
+  if (getenv("TEST_VALGRIND")) skip(); /* its arithmetic has no such controls */
   static double x[40];
   const char *root = archive;
   for (int i = 0; i < 40; i++) x[i] = 0x1p-1030 * (i - 7);

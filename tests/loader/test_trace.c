@@ -227,7 +227,7 @@ static void test_shared_times(void **state) {
     snprintf(keys[i], sizeof keys[i], "%d.0", i);
     objects[i + 1] = (insitu_object){keys[i], zeros, sizeof zeros};
   }
-  insitu_loader_desc d = desc_of("memory://rows", support_path("rows.json"), 0);
+  insitu_loader_desc d = desc_of("memory://rows", support_path("rows.json"), any_mode());
   d.inline_io = 0;
   d.variables = &rows;
   d.n_variables = 1;
