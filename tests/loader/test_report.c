@@ -1,5 +1,6 @@
 /* What the loader says of itself: statistics against brute force, the JSON of
- * insitu_loader_describe against the other functions, log levels, the watchdog. */
+ * insitu_loader_describe against the other functions, log levels, the watchdog; and when next wakes
+ * the reactor. */
 #define INSITU_WATCHDOG_S 0.25
 #define INSITU_IMPLEMENTATION
 #include "hold.h"
@@ -1202,6 +1203,85 @@ static void test_watchdog(void **state) {
   }
 }
 
+/* Whether next wakes the reactor: once for a quarter of the prefetched batches that are new to it,
+ * for half of them while chunks are in flight, and for each if the next batch is not ready. */
+static void test_wakes(void **state) {
+  static const struct {
+    uint64_t ahead, unseen; /* batches prefetched; delivered since the reactor looked */
+    bool ready, looks, wakes;
+  } cases[] = {{64, 0, true, false, false}, {64, 15, true, false, false},
+      {64, 16, true, false, true}, {64, 16, true, true, false}, {64, 31, true, true, false},
+      {64, 32, true, true, true}, {64, 1, false, false, true}, {64, 1, false, true, true},
+      {64, 0, false, false, false}, {4, 1, true, false, true}, {4, 1, true, true, false},
+      {4, 2, true, true, true}, {1, 1, true, false, true}, {1, 1, true, true, true}};
+  insitu_loader *ld = calloc(1, sizeof *ld);
+  insitu_iter *it = calloc(1, sizeof *it);
+  struct insitu__loader_slab slab = {.number = 0}, *ring[64];
+  (void)state;
+  assert_true(ld && it);
+  for (size_t i = 0; i < 64; i++) ring[i] = &slab;
+  it->loader = ld;
+  it->ring = ring;
+  it->n_ring = 64;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ld->config.prefetch_depth = cases[i].ahead;
+    it->shared.next = 1000;
+    it->shared.seen = 1000 - cases[i].unseen;
+    it->shared.assigned = 1000 + cases[i].ahead;
+    it->shared.looks = cases[i].looks;
+    slab.pending = !cases[i].ready;
+    if (insitu__pass_wakes(it) != cases[i].wakes) fail_msg("case %zu", i);
+    assert_int_equal(it->shared.seen, cases[i].wakes ? 1000 : 1000 - cases[i].unseen);
+    assert_false(insitu__pass_wakes(it) && cases[i].wakes); /* it was woken just now */
+  }
+
+  free(it);
+  free(ld);
+}
+
+static void reactor_policy(void *arg) {
+  *(int *)arg = sched_getscheduler(0);
+}
+
+/* Waits until the reactor thread has a policy. */
+static void await_policy(insitu_loader *ld, int want) {
+  int policy = -1;
+  for (int i = 0; i < 10000 && policy != want; i++) {
+    insitu__reactor_call(&ld->reactor, reactor_policy, &policy);
+    if (policy != want) usleep(1000);
+  }
+
+  assert_int_equal(policy, want);
+}
+
+/* The reactor thread gives way to who wakes it while no chunk is in flight, and only then. */
+static void test_gives_way(void **state) {
+  const char *root = support_path("way");
+  const struct sched_param none = {0};
+  (void)state;
+  if (pthread_setschedparam(pthread_self(), SCHED_BATCH, &none)) skip(); /* it is forbidden here */
+  assert_int_equal(pthread_setschedparam(pthread_self(), SCHED_OTHER, &none), 0);
+  EACH_MODE (m) {
+    if (modes[m].inline_io) continue;
+    support_make(root, &plain);
+    atomic_store(&hold_key, "x/2.0.0");
+    insitu_loader_desc d = plain_desc(root, m);
+    insitu_loader *ld = open_or_fail(&d);
+    atomic_store(&ld->source.store.never_now, true);
+    insitu_iter *it = iter_or_fail(ld, INSITU_ALL, INSITU_SEQUENTIAL);
+    insitu_batch *b = NULL;
+    assert_int_equal(insitu_iter_next(it, 20000, &b, NULL), INSITU_OK);
+    insitu_batch_release(&b);
+    await_policy(ld, SCHED_OTHER);
+    atomic_store(&hold_key, NULL);
+    await_policy(ld, SCHED_BATCH); /* so many batches are ready as may be */
+    assert_int_equal(run_epoch(it), 13 - 1);
+    insitu_loader_close(&ld);
+    insitu_iter_close(&it);
+    support_remove(root);
+  }
+}
+
 /* Every status of part A has a name, its own. */
 static void test_status_names(void **state) {
   char line[300], name[64];
@@ -1228,6 +1308,7 @@ int main(void) {
       cmocka_unit_test(test_describe_truncated), cmocka_unit_test(test_strings),
       cmocka_unit_test(test_any_thread), cmocka_unit_test(test_log_levels),
       cmocka_unit_test(test_notes), cmocka_unit_test(test_drops), cmocka_unit_test(test_warning),
-      cmocka_unit_test(test_watchdog), cmocka_unit_test(test_status_names)};
+      cmocka_unit_test(test_watchdog), cmocka_unit_test(test_wakes),
+      cmocka_unit_test(test_gives_way), cmocka_unit_test(test_status_names)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

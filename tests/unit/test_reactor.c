@@ -436,6 +436,67 @@ static void test_pump(void **state) {
     }
 }
 
+/* Where the pump gives way, the thread sleeps with SCHED_BATCH, else with the usual policy. One
+ * that was opened with another policy keeps that. */
+struct way;
+struct way_task {
+  struct insitu__reactor_task task; /* first */
+  struct way *way;
+};
+struct way {
+  struct insitu__reactor *r;
+  bool gives_way;
+  int policy[4];
+  atomic_bool done;
+};
+static void way_pump(void *arg) {
+  struct way *way = arg;
+  way->r->gives_way = way->gives_way;
+}
+static void way_coro(void *arg) {
+  struct way *way = arg;
+  for (int i = 0; i < 4; i++) {
+    way->gives_way = i % 2;
+    /* A sleep that is over before the thread came to wait changes nothing. */
+    for (int tries = 0; tries < 100; tries++) {
+      (void)insitu__reactor_sleep_await(way->r, 100000);
+      way->policy[i] = sched_getscheduler(0);
+      if ((way->policy[i] == SCHED_BATCH) == way->gives_way) break;
+    }
+  }
+  atomic_store(&way->done, true);
+}
+static void way_start(struct insitu__reactor_task *task) {
+  struct way *way = ((struct way_task *)(void *)task)->way;
+  if (insitu__reactor_spawn(way->r, way_coro, way)) abort();
+}
+static void way_run(struct way *way) {
+  struct insitu__reactor r;
+  struct insitu__reactor_desc desc = modes[0];
+  struct way_task task = {.task = {.fn = way_start}, .way = way};
+  desc.pump = way_pump;
+  desc.pump_arg = way;
+  way->r = &r;
+  open_reactor(&r, &desc);
+  insitu__reactor_post(&r, &task.task);
+  while (!atomic_load(&way->done)) usleep(200);
+  insitu__reactor_close(&r);
+}
+static void test_gives_way(void **state) {
+  const struct sched_param none = {0};
+  struct way usual = {.gives_way = false}, chosen = {.gives_way = false};
+  (void)state;
+  if (pthread_setschedparam(pthread_self(), SCHED_BATCH, &none)) skip(); /* it is forbidden here */
+  assert_int_equal(pthread_setschedparam(pthread_self(), SCHED_OTHER, &none), 0);
+  way_run(&usual);
+  for (int i = 0; i < 4; i++) assert_int_equal(usual.policy[i], i % 2 ? SCHED_BATCH : SCHED_OTHER);
+
+  assert_int_equal(pthread_setschedparam(pthread_self(), SCHED_BATCH, &none), 0);
+  way_run(&chosen);
+  assert_int_equal(pthread_setschedparam(pthread_self(), SCHED_OTHER, &none), 0);
+  for (int i = 0; i < 4; i++) assert_int_equal(chosen.policy[i], SCHED_BATCH);
+}
+
 static void *call_many(void *arg) {
   static int dummy;
   prctl(PR_SET_NAME, "insitu-call");
@@ -473,6 +534,7 @@ int main(void) {
       cmocka_unit_test(test_sleeps_and_gates),
       cmocka_unit_test(test_timers),
       cmocka_unit_test(test_pump),
+      cmocka_unit_test(test_gives_way),
       cmocka_unit_test(test_calls_and_failures),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
