@@ -9,59 +9,130 @@
 
 struct consumer {
   /* batches a second that the loader alone delivers; seconds that the consumer works on one */
-  double capacity, period;
+  double capacity, period, achieved; /* achieved: share of the capacity that was taken */
   /* shares of the wall time: the loader's own clock of waiting, all of next seen from outside */
   struct summary stall, inside;
-  double p50, p99, p999, longest; /* seconds of next */
+  double p50, p99, p999, longest; /* of next, in periods */
   uint64_t nexts;
 };
 
-/* The consumer sleeps while it "works", as one does that waits for a GPU. It holds its batch
- * meanwhile. Epochs follow each other without a pause (hold_epoch is off). */
-static struct consumer consume(const struct row *r, const char *dir, const struct options *o) {
+static double thread_seconds(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* A thread that takes processor time until it is told to end. */
+static void *consumer_spin(void *arg) {
+  while (!atomic_load((atomic_bool *)arg)) continue;
+  return NULL;
+}
+
+/* Takes n batches, as fast as they come. */
+static void consumer_drain(struct side *s, uint64_t n) {
+  for (uint64_t k = 0; k < n; k++) {
+    insitu_batch *b = side_next(s);
+    side_check(b);
+    insitu_batch_release(&b);
+  }
+}
+
+/* Batches a second that the loader delivers at most: while another thread takes processor time, if
+ * busy. The batches that lay ready are taken before. */
+static double consumer_capacity(struct side *s, bool busy) {
+  pthread_t spinner;
+  atomic_bool end = false;
+  uint64_t n = 0;
+  if (busy) must(pthread_create(&spinner, NULL, consumer_spin, &end) == 0, "pthread_create");
+  consumer_drain(s, insitu__base_max(64, s->batches));
+  double begin = seconds(), wall = 0;
+  for (; wall < 0.1; n += 8, wall = seconds() - begin) consumer_drain(s, 8);
+  if (busy) {
+    atomic_store(&end, true);
+    pthread_join(spinner, NULL);
+  }
+
+  return (double)n / wall;
+}
+
+static void consumer_sleep(double until) {
+  struct timespec at = {(time_t)until, (long)((until - floor(until)) * 1e9)};
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+}
+
+/* Takes n batches, each for one period; it holds its batch meanwhile. A sleep ends late by what the
+ * timer and the scheduler need: the next one is shorter by as much, so that the work takes a period
+ * on average. took: seconds of each next. Returns the seconds of all. */
+static double consumer_run(struct side *s, double period, bool busy, uint64_t n, double *took) {
+  double begin = seconds(), late = 0;
+  for (uint64_t k = 0; k < n; k++) {
+    double t = seconds();
+    insitu_batch *b = side_next(s);
+    double done = seconds(), until = done + period - fmin(late, period);
+    took[k] = done - t;
+    side_check(b);
+    if (busy) {
+      for (double from = thread_seconds(); thread_seconds() - from < period;) continue;
+    } else {
+      consumer_sleep(until);
+      late = seconds() - until;
+    }
+    insitu_batch_release(&b);
+  }
+  return seconds() - begin;
+}
+
+/* Parts in turns: the capacity, and then a consumer at 80 % of it. Each begins with all prefetched
+ * batches ready, as they are in a long run. The consumer sleeps while it "works", as one does that
+ * waits for a GPU; or it is busy, and its work takes a period of processor time. Epochs follow each
+ * other without a pause (hold_epoch is off). */
+static struct consumer consume(
+    const struct row *r, const char *dir, const struct options *o, bool busy) {
   struct side s;
   struct consumer out = {0};
-  enum { CAPACITY_ROUNDS = 9 };
-  double wall[CAPACITY_ROUNDS], *stall = (double *)take(o->rounds, sizeof *stall),
-                                *inside = (double *)take(o->rounds, sizeof *inside);
+  uint64_t room = 0, n = 0;
+  double *took = NULL, *stall = (double *)take(5 * o->rounds, sizeof *stall),
+         *inside = stall + o->rounds, *capacity = inside + o->rounds,
+         *period = capacity + o->rounds, *achieved = period + o->rounds;
   errno = 0;
   must(side_open(&s, r, dir, o, false), "consumer");
-  side_round(&s);
-  for (int i = 0; i < CAPACITY_ROUNDS; i++) wall[i] = side_round(&s).wall;
-  out.capacity = (double)s.batches / summarise(wall, CAPACITY_ROUNDS).mid;
-  out.period = 1 / (0.8 * out.capacity);
-  uint64_t each = insitu__base_max(1000 / o->rounds + 1, (uint64_t)(0.1 / out.period)), n = 0;
-  double *took = (double *)take(each * o->rounds, sizeof *took);
   prctl(PR_SET_TIMERSLACK, 1UL, 0UL, 0UL, 0UL);
-  for (uint64_t i = 0; i <= o->rounds; i++) { /* the first part only warms up */
+  for (uint64_t i = 0; i < o->rounds; i++) {
     insitu_stats before, after;
-    double sum = 0, begin = seconds();
-    check(insitu_loader_stats(s.loader, &before, NULL), &(insitu_error){0});
-    for (uint64_t k = 0; k < each; k++) {
-      double t = seconds();
-      insitu_batch *b = side_next(&s);
-      double done = seconds(), until = done + out.period;
-      if (i) took[n++] = done - t;
-      sum += done - t;
-      side_check(b);
-      struct timespec at = {(time_t)until, (long)((until - floor(until)) * 1e9)};
-      clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
-      insitu_batch_release(&b);
+    capacity[i] = consumer_capacity(&s, busy);
+    period[i] = 1 / (0.8 * capacity[i]);
+    uint64_t each = insitu__base_max(1000 / o->rounds + 1, (uint64_t)(0.1 / period[i]));
+    if (n + each > room) {
+      room = 2 * room + each;
+      took = (double *)realloc(took, room * sizeof *took);
+      must(took != NULL, "realloc");
     }
+    consumer_sleep(seconds() + 70 * period[i]);
+    consumer_run(&s, period[i], busy, each / 4, took + n);
+    check(insitu_loader_stats(s.loader, &before, NULL), &(insitu_error){0});
+    double all = consumer_run(&s, period[i], busy, each, took + n);
     check(insitu_loader_stats(s.loader, &after, NULL), &(insitu_error){0});
-    double all = seconds() - begin;
-    if (i) stall[i - 1] = (after.stall_s - before.stall_s) / all, inside[i - 1] = sum / all;
+    for (uint64_t k = n; k < n + each; k++) {
+      inside[i] += took[k] / all;
+      took[k] /= period[i];
+    }
+    stall[i] = (after.stall_s - before.stall_s) / all;
+    achieved[i] = (double)each / all / capacity[i];
+    n += each;
   }
+
   side_close(&s);
   summarise(took, n);
   out.nexts = n;
   out.stall = summarise(stall, o->rounds);
   out.inside = summarise(inside, o->rounds);
+  out.capacity = summarise(capacity, o->rounds).mid;
+  out.period = summarise(period, o->rounds).mid;
+  out.achieved = summarise(achieved, o->rounds).mid;
   out.p50 = quantile(took, n, 0.5), out.p99 = quantile(took, n, 0.99),
   out.p999 = quantile(took, n, 0.999), out.longest = took[n - 1];
   free(took);
   free(stall);
-  free(inside);
   return out;
 }
 
