@@ -43413,6 +43413,8 @@ static void insitu__device_close(struct insitu__device *d) {
 #define INSITU__LOADER_IOV 1024
 /* Bytes of a row from which reading straight into batches beats a copy. */
 #define INSITU__LOADER_DIRECT 2048
+/* Bytes of a row from which it may be left in its file: see insitu__rows_leave. */
+#define INSITU__LOADER_LEFT (64u << 10)
 /* Bytes of batches that prefetch_depth aims at by default. */
 #define INSITU__LOADER_AHEAD (32u << 20)
 /* Encoded bytes up to which a chunk is small: max_inflight is then 64 a thread, at most 256. */
@@ -43474,6 +43476,20 @@ struct insitu__loader_shape {
   int64_t shape[INSITU__MAX_DIMS + 2], strides[INSITU__MAX_DIMS + 2];
 };
 
+/* A file that rows of batches are left in: see insitu__rows_leave. The last of its parts that goes
+ * frees it. */
+struct insitu__loader_file {
+  int fd;
+  atomic_uint parts;
+};
+
+/* Bytes [at, at + bytes) of a row of one output: they are in the file, from `offset` on. */
+struct insitu__loader_left {
+  struct insitu__loader_left *next; /* of the same row, in any order */
+  struct insitu__loader_file *file;
+  uint64_t at, bytes, offset;
+};
+
 /* A batch's memory and its public face. The fields below `batch` are written as the diagram in this
  * section's head says. */
 struct insitu__loader_slab {
@@ -43484,6 +43500,9 @@ struct insitu__loader_slab {
 
   /* Memory, taken at first use. pinned: NULL unless something is page-locked. */
   unsigned char *memory, *pinned;
+  /* What is left in files, of each output of each row; NULL: the loader leaves nothing. Whoever has
+   * a tile adds to it, until the batch is filled. */
+  _Atomic(struct insitu__loader_left *) *left;
 
   /* Set when the slab is given to a batch; fixed until the batch is released. */
   uint64_t number, rows;
@@ -43821,6 +43840,7 @@ struct insitu_iter {
   uint32_t track; /* of its calls in a timeline */
   uint64_t max_held;
   uint64_t slab_bytes, pinned_bytes; /* of one slab; pinned_bytes are part of slab_bytes */
+  uint64_t n_left;                   /* entries of insitu__loader_slab.left */
   struct insitu__geometry *cut;      /* what plan.shown points to; NULL: the loader's geometry */
   char *names;                       /* of arrays and channels: batches outlive the loader */
   const char **channels;             /* the channels' names in it */
@@ -44023,6 +44043,9 @@ struct insitu_loader {
   void (*hole)(void *user, const struct insitu__geometry_array *array, uint64_t chunk,
       uint64_t field, bool absent);
   void *hole_user;
+  /* Rows of raw chunks of local files stay there, and whoever takes batches reads them (>>scan):
+   * while file descriptors are below this number. 0: never. Set before iterators are opened. */
+  uint64_t leaves;
   struct insitu__loader_bad bad;
 };
 
@@ -45090,9 +45113,12 @@ static insitu_status insitu__part_decoded_await(
  * bytes in flight. A chunk that needs more is walked in pieces of list_rows rows, and the list is
  * filled again for each piece and walk.
  *
+ * A loader that >>scan opens leaves rows in files (insitu__rows_leave) instead of reading them.
+ *
  * Who may call: the thread that has the tile. Nothing suspends, and nothing is allocated but a
- * worker's scratch. Slabs are written without a lock: each row of a batch belongs to one tile for
- * each view and field, and no slab is delivered before all its parts are counted down.
+ * worker's scratch, and what tells where rows are left. Slabs are written without a lock: each row
+ * of a batch belongs to one tile for each view and field, and no slab is delivered before all its
+ * parts are counted down.
  *
  * A slab cannot wait for ever: insitu__plan_scan_touch adds a part to its batch for each view and
  * field of a row, and the tile of that (window, chunk, field) counts the same (view, row) down. */
@@ -46043,6 +46069,85 @@ static bool insitu__rows_aim_direct(struct insitu__loader_tile *t, bool *shared)
     if (!t->iov[i].iov_base) t->iov[i].iov_base = t->buffer;
   return true;
 }
+
+/* ---- left in files ---- */
+
+/* One part of a row needs the file no more. */
+static void insitu__rows_file_leave(struct insitu__loader_file *file) {
+  if (atomic_fetch_sub_explicit(&file->parts, 1, memory_order_acq_rel) > 1) return;
+  insitu__store_close_now(file->fd);
+  insitu__mem_free(file);
+}
+
+/* Forgets what of a slab's rows is left in files. */
+static void insitu__rows_unleave(const insitu_iter *it, struct insitu__loader_slab *slab) {
+  for (uint64_t i = 0; slab->left && i < it->n_left; i++) {
+    struct insitu__loader_left *left =
+        atomic_exchange_explicit(&slab->left[i], NULL, memory_order_acquire);
+    for (struct insitu__loader_left *next; left; left = next) {
+      next = left->next;
+      insitu__rows_file_leave(left->file);
+      insitu__mem_free(left);
+    }
+  }
+}
+
+/* Lets rows of a slab that is given to a batch be left in files. False: no memory. */
+static bool insitu__rows_leavable(const insitu_iter *it, struct insitu__loader_slab *slab) {
+  if (it->loader->leaves && !slab->left)
+    slab->left = insitu__mem_alloc(it->n_left, sizeof *slab->left);
+  return slab->left || !it->loader->leaves;
+}
+
+/* Leaves the row that a walk stands at, and whose place is `at`, in the file, from `offset` on.
+ * False: no memory. */
+static bool insitu__rows_leave_row(const struct insitu__rows_walk *w, const unsigned char *at,
+    struct insitu__loader_file *file, uint64_t offset) {
+  const struct insitu__geometry *g = w->tile->iter->plan.shown;
+  uint64_t output = g->variables[g->regions[w->view->region].variable].output;
+  const struct insitu__geometry_output *out = &g->outputs[output];
+  uint64_t place = (uint64_t)(at - insitu__rows_rows(w->slab, out));
+  struct insitu__loader_left *left = insitu__mem_alloc(1, sizeof *left);
+
+  if (!left) return false;
+  *left = (struct insitu__loader_left){.file = file,
+      .at = place % out->row_bytes,
+      .bytes = w->tile->array->row_stride,
+      .offset = offset};
+  atomic_fetch_add_explicit(&file->parts, 1, memory_order_relaxed);
+  _Atomic(struct insitu__loader_left *) *head =
+      &w->slab->left[place / out->row_bytes * g->n_outputs + output];
+  left->next = atomic_load_explicit(head, memory_order_relaxed);
+  while (!atomic_compare_exchange_weak_explicit(
+      head, &left->next, left, memory_order_release, memory_order_relaxed))
+    continue;
+  return true;
+}
+
+/* Leaves rows [first, last), which would be read straight into place, in the file, in which they
+ * stand from `offset` on. The file is closed once no row needs it. False: no memory; rows that are
+ * left there are read into place all the same, which does no harm. */
+static bool insitu__rows_leave(struct insitu__loader_tile *t, int fd, uint64_t offset) {
+  uint64_t stride = t->array->row_stride;
+  struct insitu__loader_file *file = insitu__mem_alloc(1, sizeof *file);
+  struct insitu__rows_walk w;
+  bool ok = true;
+
+  if (!file) {
+    insitu__store_close_now(fd);
+    return false;
+  }
+  file->fd = fd;
+  atomic_init(&file->parts, 1); /* this call's */
+  insitu__rows_walk(&w, t, t->first, t->last);
+  while (ok && insitu__rows_next(&w))
+    ok = insitu__rows_leave_row(&w, insitu__box_direct(w.box, w.dst, 0, stride), file,
+        offset + (w.row - t->first) * stride);
+  insitu__rows_file_leave(file);
+  return ok;
+}
+
+/* ---- what is read of a chunk, and to where ---- */
 
 /* Decides what is read of the chunk. stored: its bytes, where the index of a shard tells them;
  * UINT64_MAX: it is an object of its own. One byte more is then read where the chunk should end, to
@@ -50128,6 +50233,59 @@ static void insitu__tile_landed_await(
   else insitu__rows_place(t, ld->reactor.workers.n, false, t->span.got);
 }
 
+/* Whether the object open as fd has the bytes that are to be read, and the page cache most likely
+ * holds them: the first, a middle and the last one. */
+static bool insitu__tile_may_leave(const struct insitu__loader_tile *t,
+    const struct insitu__loader_aim *aim, int fd, uint64_t offset, bool inner) {
+  struct insitu__store *store = &t->array->zarr.source->store;
+  struct insitu__store_tag tag = {.size = UINT64_MAX};
+  uint64_t end = offset + aim->bytes, got = 0;
+  bool ends = !inner && aim->offset + aim->bytes == t->decoded;
+
+  if (!store->ops->stamp_now(fd, &tag)) return false;
+  if (ends ? tag.size != end : tag.size < end) return false; /* the read tells why it is wrong */
+  for (int i = 0; i < 3; i++) {
+    const uint64_t at[] = {offset, offset + aim->bytes / 2, end - 1};
+    char byte;
+    struct iovec iov = {&byte, 1};
+    if (insitu__store_read_now(store, "", fd, at[i], &iov, 1, 1, &got) || got != 1) return false;
+  }
+  return true;
+}
+
+/* Leaves the rows of a raw chunk in the file, where the loader's user wants that. `aim` tells what
+ * would be read, from `offset` on. False: it is to be read. The reactor thread, or a worker. */
+static bool insitu__tile_leave(struct insitu__loader_tile *t, const char *key,
+    const struct insitu__loader_aim *aim, uint64_t offset, bool inner) {
+  struct insitu__store *store = &t->array->zarr.source->store;
+
+  if (!t->loader->leaves || !aim->direct || aim->shared) return false;
+  if (t->slot || t->cell || t->disk || store->front || !store->ops->open_now) return false;
+  if (t->array->row_stride < INSITU__LOADER_LEFT) return false;
+  int fd = store->ops->open_now(store, key);
+  if (fd < 0) return false;
+  if ((uint64_t)fd >= t->loader->leaves || !insitu__tile_may_leave(t, aim, fd, offset, inner)) {
+    insitu__store_close_now(fd);
+    return false;
+  }
+  if (!insitu__rows_leave(t, fd, offset)) return false;
+  t->got = aim->bytes;
+  return true;
+}
+
+/* The same by a coroutine, which goes on as if the rows had been read. */
+static bool insitu__tile_leave_await(struct insitu__loader_tile *t, const char *key,
+    const struct insitu__loader_aim *aim, uint64_t offset, bool inner) {
+  insitu_loader *ld = t->loader;
+
+  if (t->anew || !insitu__tile_leave(t, key, aim, offset, inner)) return false;
+  insitu__loader_add(&ld->count.requests, 1);
+  insitu__loader_add(&ld->count.bytes_read, t->got);
+  t->span.got = insitu__trace_now(ld->reactor.trace);
+  insitu__tile_landed_await(t, aim);
+  return true;
+}
+
 /* Reads and decodes a stored chunk, whose place in the array's grid is `index`. INSITU_E_NOTFOUND
  * when it is absent. */
 static insitu_status insitu__tile_fetch_await(
@@ -50148,6 +50306,7 @@ static insitu_status insitu__tile_fetch_await(
   if (!aim.direct && !t->cell) status = insitu__tile_parts_await(t, key, offset, stored, &done);
   if (status || done) return status;
   offset += aim.offset;
+  if (insitu__tile_leave_await(t, key, &aim, offset, inner)) return t->status;
 
   /* A disk cache would write them to the disk first. */
   t->past_caches = aim.direct && !t->slot && !t->cell && t->iter->sched.past_caches &&
@@ -50614,7 +50773,11 @@ static bool insitu__tile_try_read(struct insitu__loader_tile *t) {
   char key[INSITU__MAX_KEY] = "";
   int fd = t->shard ? t->shard->fd : -1;
 
-  if (fd < 0 && insitu__tile_key(t, index, key)) return false;
+  if ((fd < 0 || t->loader->leaves) && insitu__tile_key(t, index, key)) return false;
+  if (insitu__tile_leave(t, key, aim, t->run.at, t->stored != UINT64_MAX)) {
+    insitu__loader_add(&t->loader->count.bytes_read, t->got);
+    return true;
+  }
   if (insitu__store_read_now(store, key, fd, t->run.at, t->iov, aim->n, want, &t->got))
     return false;
   if (aim->exact ? t->got != aim->bytes : t->got > aim->bytes) return false;
@@ -52007,6 +52170,9 @@ static void insitu__pass_slab_free(const insitu_iter *it, struct insitu__loader_
   insitu__device_free(
       &it->device, slab->pinned, it->pinned_bytes, INSITU_PINNED, it->device.device);
   slab->memory = slab->pinned = NULL;
+  insitu__rows_unleave(it, slab);
+  insitu__mem_free(slab->left);
+  slab->left = NULL;
 }
 
 /* Puts a slab into the free list. With devices it goes to the end: the slab in front was released
@@ -52014,6 +52180,7 @@ static void insitu__pass_slab_free(const insitu_iter *it, struct insitu__loader_
 static void insitu__pass_slab_recycle(insitu_iter *it, struct insitu__loader_slab *slab) {
   struct insitu__loader_slab **link = &it->shared.free;
   insitu__device_slots_return(&it->device, slab->parts);
+  insitu__rows_unleave(it, slab);
   if (!slab->busy) insitu__pass_slab_hide(it, slab); /* else a stream's work may still use it */
   while (it->device.on && *link) link = &(*link)->next;
   slab->next = *link;
@@ -52080,6 +52247,7 @@ static insitu_status insitu__pass_slab_writable(insitu_iter *it, uint64_t number
     return INSITU_TIMEOUT;
   }
 
+  if (!insitu__rows_leavable(it, slab)) return INSITU_E_NOMEM;
   if (!slab->memory && mapped) {
     it->sched.preparing = slab;
     insitu__pass_slab_map(it, 0);
@@ -52846,6 +53014,7 @@ static insitu_status insitu__pass_iter_init(
   if (!status) status = insitu__pass_iter_assembly(it, ld->config.assembly, err);
   if (status) return status;
   it->slab_bytes = ld->geometry.slab_bytes;
+  it->n_left = ld->config.batch_size * ld->geometry.n_outputs;
   it->pinned_bytes = ld->geometry.pinned_bytes;
   it->fixed = insitu__fixed_share(ld->fixed);
   insitu__fixed_device(ld, &it->device);
@@ -59182,6 +59351,12 @@ static double insitu__moments_quantile(const struct insitu__moments *m, double s
  * of a long row first to moments of its own, so that threads need not wait for one another.
  * Batches are held until the last batch whose differences reach back to them is done.
  *
+ * Rows of raw chunks of local files, which the page cache has, are left in these files: a thread
+ * reads pieces of them into a window of its own, and measures each while its caches have it. That
+ * saves to write and read memory, and the pages of batches. A piece that cannot be read, since the
+ * file was cut meanwhile, has the scan begin once more, at its last checkpoint, and leave nothing:
+ * the loader then says what is wrong, or fills the chunk.
+ *
  * A "part" is a file with the head, the place of the scan and all cells, exactly. It is what a rank
  * writes, and what a checkpoint is: then with the state of an iterator, where the scan goes on.
  * A checkpoint is taken while no batch is being measured.
@@ -59189,6 +59364,10 @@ static double insitu__moments_quantile(const struct insitu__moments *m, double s
  * State: struct insitu__scan, on the caller's stack. `lock` guards all that changes, cells as well.
  * Nothing here runs on the reactor thread, and nothing suspends. */
 enum { INSITU__SCAN_THREADS = 16, INSITU__SCAN_LAGS = 16, INSITU__SCAN_PAGE = 4096 };
+/* Bytes of a file that a thread reads before it measures them: they stay in its second cache. */
+#ifndef INSITU__SCAN_WINDOW
+#define INSITU__SCAN_WINDOW (UINT64_C(512) << 10)
+#endif
 #define INSITU__SCAN_MAX_PART (UINT64_C(1) << 30)
 /* "INSSCAN2": the last byte is the version. It changes with the layout, and with what sums and
  * sketches are of: those of two versions do not add up. */
@@ -59229,6 +59408,13 @@ struct insitu__scan_state {
   struct insitu__scan_hole *hole; /* growing arrays, in order only when they are saved */
 };
 
+/* A row of a batch: where it stands, and which of its bytes are still in files. */
+struct insitu__scan_source {
+  char *x;
+  const struct insitu__loader_left *left;
+  uint64_t bytes;
+};
+
 /* What a thread has for itself. */
 struct insitu__scan_worker {
   struct insitu__moments_block block;
@@ -59236,6 +59422,10 @@ struct insitu__scan_worker {
   struct insitu__moments_tally *tally; /* of their sketch; NULL: it adds to no `own` */
   struct insitu__moments *cell;        /* NULL: there are none */
   bool alone;                          /* it adds to `own` */
+  /* Bytes [at, end) of a row, of a part that is in a file. part: NULL: there are none. */
+  char *window;
+  const struct insitu__loader_left *part;
+  uint64_t at, end;
   uint64_t pause;                      /* blocks to gather before it tries again to do without */
 };
 
@@ -59265,6 +59455,8 @@ struct insitu__scan {
   uint64_t rows;
   int64_t saved; /* when the last checkpoint was; monotonic nanoseconds */
   bool ended;
+  bool plain; /* rows of raw chunks are read by the loader, too */
+  bool again; /* what was left in a file cannot be read: the scan is to be plain */
   insitu_status status;
   insitu_error err; /* of the first failure */
 };
@@ -59454,26 +59646,110 @@ static bool insitu__scan_add(struct insitu__scan *run, struct insitu__scan_worke
   return ok;
 }
 
+/* ---- rows that are left in files ---- */
+
+/* Reads n bytes of what is left in a file, from its byte `from` on. False: they cannot be read, or
+ * the file has become shorter. The scan then begins once more, where the loader reads, which tells
+ * why, or fills the chunk. */
+static bool insitu__scan_pread(struct insitu__scan *run, const struct insitu__loader_left *left,
+    uint64_t from, char *to, uint64_t n) {
+  while (n) {
+    ssize_t got = pread(left->file->fd, to, n, (off_t)(left->offset + from));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    to += got;
+    from += (uint64_t)got;
+    n -= (uint64_t)got;
+  }
+  if (!n) return true;
+  pthread_mutex_lock(&run->lock);
+  run->again = true;
+  pthread_mutex_unlock(&run->lock);
+  return false;
+}
+
+/* The bytes of a row from `at` on: where they stand, or read into the window, which stays in the
+ * processor's caches until they are measured. want: how many are of use; *n: how many there are.
+ * NULL: they cannot be read. */
+static const char *insitu__scan_at(struct insitu__scan *run, struct insitu__scan_worker *w,
+    const struct insitu__scan_source *row, uint64_t at, uint64_t want, uint64_t *n) {
+  enum { BLOCK = INSITU__MOMENTS_BLOCK * sizeof(double) };
+  const struct insitu__loader_left *part = row->left;
+  uint64_t end = row->bytes;
+  for (; part && (at < part->at || at - part->at >= part->bytes); part = part->next)
+    if (part->at > at) end = insitu__base_min(end, part->at);
+  if (!part) {
+    *n = end - at;
+    return row->x + at;
+  }
+
+  end = part->at + part->bytes;
+  bool has = w->part == part && at >= w->at && at < w->end;
+  /* a few elements are worth no block: they are read once more, with those that follow */
+  if (has && w->end < end && w->end - at < insitu__base_min(want, BLOCK)) has = false;
+  if (!has) {
+    w->part = part;
+    w->at = at;
+    w->end = insitu__base_min(end, at + INSITU__SCAN_WINDOW);
+    if (!insitu__scan_pread(run, part, at - part->at, w->window, w->end - at)) return NULL;
+  }
+  *n = w->end - at;
+  return w->window + (at - w->at);
+}
+
+/* Reads all that is left of a row into its place. False: it cannot be read. */
+static bool insitu__scan_bring(struct insitu__scan *run, struct insitu__scan_source *row) {
+  for (const struct insitu__loader_left *left = row->left; left; left = left->next)
+    if (!insitu__scan_pread(run, left, 0, row->x + left->at, left->bytes)) return false;
+  row->left = NULL;
+  return true;
+}
+
+/* Adds a strip whose first byte is byte `at` of the row. Pieces but the last one are of whole
+ * blocks, where there are so many elements: the rest need not be copied. False: no memory, or it
+ * cannot be read. */
+static bool insitu__scan_pieces(struct insitu__scan *run, struct insitu__scan_worker *w,
+    struct insitu__moments *cell, const struct insitu__scan_source *row, uint64_t at,
+    struct insitu__scan_strip *s, uint64_t *lost) {
+  bool last = s->last, ok = true;
+  for (uint64_t left = s->n, some; ok && left; left -= some) {
+    uint64_t bytes;
+    s->x = insitu__scan_at(run, w, row, at, left * s->item, &bytes);
+    if (!s->x) return false;
+    some = insitu__base_min(left, bytes / s->item);
+    if (some < left && some > INSITU__MOMENTS_BLOCK) some -= some % INSITU__MOMENTS_BLOCK;
+    s->n = some;
+    s->last = last && some == left;
+    at += some * s->item;
+    ok = insitu__scan_add(run, w, cell, s, lost);
+  }
+  return ok;
+}
+
 /* Adds a row to a set; of differences also the row that is lag samples before. *missing: elements
- * of the row. False: no memory. */
+ * of the row. False: no memory, or it cannot be read. */
 static bool insitu__scan_row(struct insitu__scan *run, struct insitu__scan_set *set, bool wide,
-    const char *x, const char *before, struct insitu__scan_worker *w, uint64_t *missing) {
+    struct insitu__scan_source *row, const char *before, struct insitu__scan_worker *w,
+    uint64_t *missing) {
   uint64_t item = wide ? 8 : 4, elements = set->outer * set->inner;
   bool ok = true;
   w->block.n = w->block.missing = w->pause = 0;
   w->block.all = elements <= INSITU__MOMENTS_BLOCK;
+  w->part = NULL;
+  /* cells whose strips do not follow each other would be read many times */
+  if (row->left && set->outer > 1 && set->n_cells > 1 && row->bytes > INSITU__SCAN_WINDOW)
+    ok = insitu__scan_bring(run, row);
   for (uint64_t c = 0; ok && c < set->n_cells; c++) {
     ok = insitu__scan_begin(run, w, &set->cell[c], elements);
     for (uint64_t o = 0; ok && o < set->outer; o++) {
       uint64_t at = (o * set->n_cells + c) * set->inner * item;
       struct insitu__scan_strip s = {.kernel = insitu__moments_kernel_of(wide, before != NULL),
-          .x = x + at,
           .before = before ? before + at : NULL,
           .n = set->inner,
           .item = item,
           .wide = wide,
           .last = o + 1 == set->outer};
-      ok = insitu__scan_add(run, w, &set->cell[c], &s, missing);
+      ok = insitu__scan_pieces(run, w, &set->cell[c], row, at, &s, missing);
     }
     ok = ok && insitu__scan_flush(run, w, &set->cell[c]);
   }
@@ -59503,7 +59779,19 @@ static const char *insitu__scan_find(
   return NULL;
 }
 
-/* Adds a batch to all sets. False: no memory. */
+/* Row number `row` of a batch, of one output. */
+static struct insitu__scan_source insitu__scan_source(
+    const insitu_batch *b, uint64_t row, uint64_t output) {
+  const struct insitu__loader_slab *slab = insitu__public_slab(b);
+  const insitu_array *a = &b->arrays[output];
+  return (struct insitu__scan_source){.x = (char *)a->data + row * a->row_bytes,
+      .left = !slab->left ? NULL
+                          : atomic_load_explicit(
+                                &slab->left[row * b->n_arrays + output], memory_order_acquire),
+      .bytes = a->row_bytes};
+}
+
+/* Adds a batch to all sets. False: no memory, or it cannot be read. */
 static bool insitu__scan_batch(
     struct insitu__scan *run, uint64_t number, struct insitu__scan_worker *w) {
   const insitu_batch *b = run->slot[number % run->n_slots].batch;
@@ -59515,13 +59803,14 @@ static bool insitu__scan_batch(
     for (uint64_t k = 0; ok && k < INSITU__ARRAY_LEN(run->state.set); k++) {
       struct insitu__scan_set *set = &run->state.set[k];
       const insitu_array *a = &b->arrays[set->output];
-      const char *x = (const char *)a->data + row * a->row_bytes, *before = NULL;
+      struct insitu__scan_source source = insitu__scan_source(b, row, set->output);
+      const char *before = NULL;
       uint64_t unused = 0;
       if (set->lag)
         before = insitu__scan_find(run, number, note.index - (int64_t)set->lag, set->output);
       if (set->lag && !before) continue;
       ok = insitu__scan_row(
-          run, set, a->dtype == INSITU_F64, x, before, w, set->lag ? &unused : &note.missing);
+          run, set, a->dtype == INSITU_F64, &source, before, w, set->lag ? &unused : &note.missing);
       if (!set->lag) note.elements += set->outer * set->n_cells * set->inner;
     }
     if (!note.missing && run->ordered) continue;
@@ -59918,7 +60207,7 @@ static void insitu__scan_checkpoint(struct insitu__scan *run) {
   pthread_mutex_lock(&run->lock);
   while (run->working) pthread_cond_wait(&run->news, &run->lock);
   struct insitu__scan_state *s = &run->state;
-  if (!run->status && run->next > s->batches) {
+  if (!run->status && !run->again && run->next > s->batches) {
     s->batches = run->next;
     if (run->next - run->begun > run->back) {
       s->behind = run->next - run->back;
@@ -59974,7 +60263,8 @@ static insitu_status insitu__scan_too_much(insitu_error *err) {
 static void insitu__scan_done(struct insitu__scan *run, uint64_t number, bool ok) {
   insitu_error err = {0};
   pthread_mutex_lock(&run->lock);
-  if (!ok) {
+  if (!ok && run->again) run->ended = true;
+  else if (!ok) {
     insitu__error_set(&err, INSITU_E_NOMEM,
         "scan: no memory for sums and sketches; give the process more memory");
     insitu__scan_fail(run, INSITU_E_NOMEM, &err);
@@ -60000,7 +60290,9 @@ static void *insitu__scan_main(void *arg) {
   struct insitu__scan_worker *w = insitu__mem_alloc(1, sizeof *w);
   insitu__base_float();
   if (w && run->own) w->tally = insitu__mem_alloc(1, sizeof *w->tally);
-  if (!w || (run->own && !w->tally)) {
+  if (w && run->own) w->window = insitu__mem_map(INSITU__SCAN_WINDOW);
+  if (!w || (run->own && (!w->tally || !w->window))) {
+    if (w) insitu__mem_free(w->tally);
     insitu__mem_free(w);
     insitu__error_set(&err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
     pthread_mutex_lock(&run->lock);
@@ -60015,6 +60307,7 @@ static void *insitu__scan_main(void *arg) {
     if (!some) break;
     insitu__scan_done(run, number, insitu__scan_batch(run, number, w));
   }
+  if (w->window) insitu__mem_unmap(w->window, INSITU__SCAN_WINDOW);
   insitu__mem_free(w->tally);
   insitu__mem_free(w);
   return NULL;
@@ -60041,6 +60334,7 @@ static insitu_status insitu__scan_read(struct insitu__scan *run, insitu_error *e
     if (err) *err = run->err;
     return run->status;
   }
+  if (run->again) return INSITU_OK;
   if (run->desc->progress) run->desc->progress(run->desc->user, run->rows, run->total);
   run->state.batches = UINT64_MAX;
   return INSITU_OK;
@@ -60395,6 +60689,13 @@ static insitu_status insitu__scan_resume(struct insitu__scan *run, insitu_error 
   return INSITU_OK;
 }
 
+/* The number of a file descriptor from which on no more files are left open: half of those that the
+ * process may have. */
+static uint64_t insitu__scan_files(void) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur / 2;
+}
+
 /* Opens what is read: the desc was narrowed. */
 static insitu_status insitu__scan_iterate(
     struct insitu__scan *run, insitu_loader_desc *d, int32_t split, insitu_error *err) {
@@ -60408,6 +60709,7 @@ static insitu_status insitu__scan_iterate(
   run->threads = insitu__base_min(run->loader->config.decode_threads, INSITU__SCAN_THREADS);
   if (d->inline_io) run->threads = 1;
   uint64_t tally = sizeof(struct insitu__moments_tally) / (INSITU__MOMENTS_BINS * 8) + 1;
+  tally += INSITU__SCAN_WINDOW / (INSITU__MOMENTS_BINS * 8);
   uint64_t own = run->threads * (INSITU__MOMENTS_PAGES + tally);
   run->own = own <= run->room / 2;
   if (run->own) run->room -= own;
@@ -60415,6 +60717,8 @@ static insitu_status insitu__scan_iterate(
   pass.max_held = (uint32_t)run->n_slots;
   run->loader->hole = insitu__scan_hole_found;
   run->loader->hole_user = run;
+  if (run->own && !run->plain && !run->desc->n_lags && !d->receipts)
+    run->loader->leaves = insitu__scan_files();
   status = insitu__scan_resume(run, err);
   if (!status) status = insitu_iter_open(run->loader, &pass, &run->iter, err);
   if (!status && run->state.behind) status = insitu_iter_restore(run->iter, &run->state.from, err);
@@ -60540,32 +60844,27 @@ static insitu_status insitu__scan_open(
   return status;
 }
 
-INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error *err) {
-  struct insitu__scan run = {.desc = desc};
-  insitu__error_begin(err);
-  if (!desc)
-    return insitu__error_set(
-        err, INSITU_E_ARG, "scan: desc is NULL; give one with api = INSITU_API");
-  insitu_status status = insitu__scan_check(desc, err);
-  if (status) return status;
-  status = insitu__scan_writable(desc->path, err);
-  if (status) return status;
+/* Scans and writes the file, or the part. plain: the loader reads all. *again: the scan ended since
+ * what was left in a file could not be read; there is no error yet. */
+static insitu_status insitu__scan_once(
+    const insitu_scan_desc *desc, bool plain, bool *again, insitu_error *err) {
+  struct insitu__scan run = {.desc = desc, .plain = plain};
   insitu_variable *variables =
       insitu__mem_alloc(insitu__base_max(1, desc->loader->n_variables), sizeof *variables);
   if (!variables)
     return insitu__error_set(err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
-  uint64_t controls = insitu__base_float_controls();
-  insitu__base_float();
   pthread_mutex_init(&run.take, NULL);
   pthread_mutex_init(&run.lock, NULL);
   pthread_mutex_init(&run.hole_lock, NULL);
   pthread_cond_init(&run.news, NULL);
-  status = insitu__scan_open(&run, variables, err);
+  insitu_status status = insitu__scan_open(&run, variables, err);
   insitu_iter_close(&run.iter);
   insitu_loader_close(&run.loader);
-  if (!status && run.state.world > 1) status = insitu__scan_save(&run.state, desc->path, err);
-  else if (!status) status = insitu__scan_write(&run.state, desc->path, err);
-  if (!status) {
+  *again = !status && run.again;
+  if (!status && !*again && run.state.world > 1)
+    status = insitu__scan_save(&run.state, desc->path, err);
+  else if (!status && !*again) status = insitu__scan_write(&run.state, desc->path, err);
+  if (!status && !*again) {
     char path[INSITU__MAX_KEY + 16];
     snprintf(path, sizeof path, "%s.part", desc->path);
     unlink(path);
@@ -60576,6 +60875,23 @@ INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error 
   pthread_mutex_destroy(&run.hole_lock);
   pthread_mutex_destroy(&run.lock);
   pthread_mutex_destroy(&run.take);
+  return status;
+}
+
+INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error *err) {
+  bool again = false, unused;
+  insitu__error_begin(err);
+  if (!desc)
+    return insitu__error_set(
+        err, INSITU_E_ARG, "scan: desc is NULL; give one with api = INSITU_API");
+  insitu_status status = insitu__scan_check(desc, err);
+  if (status) return status;
+  status = insitu__scan_writable(desc->path, err);
+  if (status) return status;
+  uint64_t controls = insitu__base_float_controls();
+  insitu__base_float();
+  status = insitu__scan_once(desc, false, &again, err);
+  if (!status && again) status = insitu__scan_once(desc, true, &unused, err);
   insitu__base_float_restore(controls);
   return status;
 }

@@ -1,8 +1,13 @@
 /* insitu_scan: its numbers against two passes in long double, the same bytes with other threads,
- * ranks, orders of merging and after SIGKILL; what a loader does with the file; what is refused. */
+ * ranks, orders of merging, after SIGKILL and where rows stay in their files; what a loader does
+ * with the file; what is refused. */
 #include "insitubatch.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include "support.h"
 #include "modes.h"
@@ -675,15 +680,212 @@ static void bad_ranges(void **state) {
   free(text);
 }
 
+/* ---- rows that stay in their files ---- */
+
+enum { Y = 200, X = 800, LEFT = 4, HALF = 512 << 10 }; /* HALF: bytes that are read at once */
+static double shown[LEFT * Y * X];
+static const char *left_root;
+
+/* Rows of one and a ragged piece, or two of float64. In sample 1 elements are missing on both sides
+ * of where a piece of float32, of float64, and of a part of a row ends; in sample 2 more than a
+ * block of them; in sample 3 all. */
+static const struct support_array left_arrays[] = {
+    {.name = "raw", .chunk = {4, Y, X}, .dtype = INSITU_F32},
+    {.name = "parts", .chunk = {4, Y / 2, X}, .dtype = INSITU_F32},
+    {.name = "uneven", .chunk = {4, 120, X}, .dtype = INSITU_F32},
+    {.name = "shard", .chunk = {2, Y, X}, .dtype = INSITU_F32, .shard = {2, 1, 1}},
+    {.name = "big", .chunk = {4, Y, X}, .dtype = INSITU_F32, .big = true},
+    {.name = "wide", .chunk = {2, Y, X}, .dtype = INSITU_F64}};
+enum { RAW, LEFT_ARRAYS = 6 };
+
+static void make_left(int i) {
+  struct support_array a = left_arrays[i];
+  a.ndim = 3;
+  a.format = 3;
+  a.values = shown;
+  a.dims = "[\"time\",\"y\",\"x\"]";
+  memcpy(a.shape, (uint64_t[]){LEFT, Y, X}, 3 * sizeof *a.shape);
+  support_make(left_root, &a);
+}
+static void make_left_archive(void) {
+  const uint64_t row = Y * X;
+  left_root = strdup(support_path("left.zarr"));
+  for (uint64_t i = 0; i < LEFT * row; i++)
+    shown[i] = (double)(float)(1000 + 50 * sin((double)i * 1e-4) +
+                               (double)support_below(1 << 20) / (1 << 20));
+  for (uint64_t end = HALF / 8; end <= HALF / 4; end += HALF / 8)
+    for (uint64_t k = end - 2; k < end + 3; k++) shown[row + k] = NAN;
+  for (uint64_t k = row / 2 - 1; k <= row / 2; k++) shown[row + k] = NAN;
+  for (uint64_t k = 9; k < 9000; k++) shown[2 * row + k] = NAN;
+  for (uint64_t k = 0; k < row; k++) shown[3 * row + k] = NAN;
+  for (int i = 0; i < LEFT_ARRAYS; i++) make_left(i);
+}
+/* Receipts look at all bytes of batches, so that nothing stays in files. */
+static insitu_loader_desc left_desc(const insitu_variable *v, bool plain) {
+  insitu_loader_desc d = desc_of(v, 1);
+  d.url = left_root;
+  d.receipts = plain ? INSITU_RECEIPT_BYTES : 0;
+  return d;
+}
+static insitu_status left_scan(
+    const insitu_loader_desc *d, const char *dim, const char *path, insitu_error *err) {
+  return insitu_scan(
+      &(insitu_scan_desc){
+          .api = INSITU_API, .loader = d, .path = path, .dim = dim, .split = INSITU_ALL},
+      err);
+}
+
+/* Cells end within pieces (y), or are all over the row (x). */
+static void left_in_files(void **state) {
+  (void)state;
+  static const char *const dims[] = {NULL, "y", "x"};
+  static const uint64_t threads[] = {1, 2, 7};
+  char ref[512], path[512];
+  insitu_error err;
+  int turn = 0;
+  snprintf(ref, sizeof ref, "%s", support_path("read.json"));
+  snprintf(path, sizeof path, "%s", support_path("left.json"));
+  for (int i = 0; i < LEFT_ARRAYS; i++)
+    for (int k = 0; k < (i % 2 ? 2 : 3); k++) {
+      insitu_variable v = one(left_arrays[i].name);
+      insitu_loader_desc plain = left_desc(&v, true), d = left_desc(&v, false);
+      if (left_scan(&plain, dims[k], ref, &err)) fail_msg("%s", err.message);
+      do {
+        int m = turn % MODES;
+        if (mode_usable(m)) d.io = modes[m].io;
+        d.inline_io = mode_usable(m) && modes[m].inline_io;
+        d.decode_threads = threads[turn % 3];
+        d.memory_budget = turn % 5 == 4 ? 96 << 20 : 0; /* no room for pieces of many threads */
+        if (left_scan(&d, dims[k], path, &err)) fail_msg("%s", err.message);
+        same_files(ref, path);
+      } while (++turn % 3 && i == RAW);
+      if (k) continue;
+      char *text = slurp(path);
+      expect(text, left_arrays[i].name, 0, 0, shown, LEFT * Y * X);
+      free(text);
+    }
+}
+
+/* Whether this process has a file of the array open. */
+static bool left_open(const char *name) {
+  char link[64], to[1024], part[64];
+  snprintf(part, sizeof part, "left.zarr/%s/c", name);
+  for (int fd = 0; fd < 200; fd++) {
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(link, to, sizeof to - 1);
+    if (n < 0) continue;
+    to[n] = 0;
+    if (strstr(to, part)) return true;
+  }
+  return false;
+}
+/* RESOLVE_CACHED and RWF_NOWAIT: without these a loader never leaves anything in a file. */
+static bool left_usable(const char *path) {
+  const uint64_t how[3] = {O_RDONLY | O_CLOEXEC, 0, 0x20};
+  char byte;
+  int fd = (int)syscall(SYS_openat2, AT_FDCWD, path, how, sizeof how);
+  if (fd < 0) return false;
+  ssize_t n = preadv2(fd, &(struct iovec){&byte, 1}, 1, 0, RWF_NOWAIT);
+  close(fd);
+  return n == 1;
+}
+static const char *left_name;
+static char left_file[512];
+static bool left_seen;
+/* Once rows are left in the file, cuts it within their second piece. */
+static int cut(void *user, uint64_t done, uint64_t total) {
+  (void)user, (void)done, (void)total;
+  bool usable = left_usable(left_file);
+  for (int i = 0; i < 20000 && usable && !left_seen; i++) {
+    left_seen = left_open(left_name);
+    if (!left_seen) usleep(100);
+  }
+  assert_int_equal(left_seen, left_usable(left_file));
+  if (truncate(left_file, HALF + 5000)) fail_msg("%s", strerror(errno));
+  return 0;
+}
+/* A file that becomes shorter while it is measured is what it is to those who read it later: an
+ * error, or a chunk that is filled. */
+static void cut_short(void **state) {
+  (void)state;
+  insitu_variable v = one("raw");
+  insitu_error err, other;
+  char ref[512], path[512];
+  snprintf(ref, sizeof ref, "%s", support_path("cut.read.json"));
+  snprintf(path, sizeof path, "%s", support_path("cut.json"));
+  snprintf(left_file, sizeof left_file, "%s/raw/c/0/0/0", left_root);
+  left_name = "raw";
+  for (int fill = 0; fill < 2; fill++) {
+    insitu_loader_desc plain = left_desc(&v, true), d = left_desc(&v, false);
+    insitu_scan_desc s = {
+        .api = INSITU_API, .loader = &d, .path = path, .split = INSITU_ALL, .progress = cut};
+    left_seen = false;
+    d.on_bad_chunk = plain.on_bad_chunk = fill ? INSITU_FILL : 0;
+    insitu_status status = insitu_scan(&s, &err);
+    insitu_status want = left_scan(&plain, NULL, ref, &other);
+    assert_int_equal(status, want);
+    assert_int_equal(status, fill ? INSITU_OK : INSITU_E_CORRUPT);
+    if (!fill) assert_string_equal(err.message, other.message);
+    else same_files(ref, path);
+    char *text = fill ? slurp(path) : strdup("\"bad\": 1");
+    HAS(text, "\"bad\": 1");
+    free(text);
+    make_left(RAW);
+  }
+  insitu_loader_desc d = left_desc(&v, false); /* nor is one that is too long */
+  if (truncate(left_file, LEFT * Y * X * 4 + 1)) fail_msg("%s", strerror(errno));
+  assert_int_equal(left_scan(&d, NULL, path, &err), INSITU_E_CORRUPT);
+  make_left(RAW);
+}
+
+/* Ranks, and what goes on after SIGKILL. */
+static void left_and_killed(void **state) {
+  (void)state;
+  insitu_variable v = one("wide");
+  insitu_loader_desc plain = left_desc(&v, true), d = left_desc(&v, false);
+  char ref[512], path[2][528], part[600];
+  insitu_error err;
+  snprintf(ref, sizeof ref, "%s", support_path("left.ref"));
+  for (int r = 0; r < 2; r++) snprintf(path[r], sizeof path[r], "%s.%d", ref, r);
+  snprintf(part, sizeof part, "%s.part", path[0]);
+  if (left_scan(&plain, "y", ref, &err)) fail_msg("%s", err.message);
+  pid_t child = fork();
+  if (!child) {
+    insitu_scan_desc s = {.api = INSITU_API,
+        .loader = &d,
+        .path = path[0],
+        .dim = "y",
+        .split = INSITU_ALL,
+        .checkpoint_s = 1e-9,
+        .progress = die};
+    d.decode_threads = 1;
+    die_after = 1;
+    _exit(insitu_scan(&s, &err) != INSITU_OK);
+  }
+  int status;
+  assert_true(waitpid(child, &status, 0) == child);
+  assert_true(WIFSIGNALED(status) && access(part, F_OK) == 0);
+  if (left_scan(&d, "y", path[0], &err)) fail_msg("%s", err.message);
+  same_files(ref, path[0]);
+  d.world = 2;
+  for (d.rank = 0; d.rank < 2; d.rank++)
+    if (left_scan(&d, "y", path[d.rank], &err)) fail_msg("%s", err.message);
+  if (insitu_scan_merge((const char *[]){path[1], path[0]}, 2, part, &err))
+    fail_msg("%s", err.message);
+  same_files(ref, part);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(against_two_passes),
       cmocka_unit_test(long_rows), cmocka_unit_test(any_threads_and_ranks),
       cmocka_unit_test(killed), cmocka_unit_test(checkpoints), cmocka_unit_test(normalised),
       cmocka_unit_test(no_deviation), cmocka_unit_test(of_the_output),
       cmocka_unit_test(caller_flushes), cmocka_unit_test(long_dim), cmocka_unit_test(empty_ranks),
-      cmocka_unit_test(bad_ranges), cmocka_unit_test(refused)};
+      cmocka_unit_test(bad_ranges), cmocka_unit_test(left_in_files), cmocka_unit_test(cut_short),
+      cmocka_unit_test(left_and_killed), cmocka_unit_test(refused)};
   void *none = NULL;
   support_setup(&none);
   make_archive();
+  make_left_archive();
   return cmocka_run_group_tests(tests, NULL, support_teardown);
 }
