@@ -43503,6 +43503,7 @@ struct insitu__loader_slab {
   /* What is left in files, of each output of each row; NULL: the loader leaves nothing. Whoever has
    * a tile adds to it, until the batch is filled. */
   _Atomic(struct insitu__loader_left *) *left;
+  uint64_t n_left; /* entries of `left` */
 
   /* Set when the slab is given to a batch; fixed until the batch is released. */
   uint64_t number, rows;
@@ -43840,7 +43841,6 @@ struct insitu_iter {
   uint32_t track; /* of its calls in a timeline */
   uint64_t max_held;
   uint64_t slab_bytes, pinned_bytes; /* of one slab; pinned_bytes are part of slab_bytes */
-  uint64_t n_left;                   /* entries of insitu__loader_slab.left */
   struct insitu__geometry *cut;      /* what plan.shown points to; NULL: the loader's geometry */
   char *names;                       /* of arrays and channels: batches outlive the loader */
   const char **channels;             /* the channels' names in it */
@@ -46080,8 +46080,8 @@ static void insitu__rows_file_leave(struct insitu__loader_file *file) {
 }
 
 /* Forgets what of a slab's rows is left in files. */
-static void insitu__rows_unleave(const insitu_iter *it, struct insitu__loader_slab *slab) {
-  for (uint64_t i = 0; slab->left && i < it->n_left; i++) {
+static void insitu__rows_unleave(struct insitu__loader_slab *slab) {
+  for (uint64_t i = 0; i < slab->n_left; i++) {
     struct insitu__loader_left *left =
         atomic_exchange_explicit(&slab->left[i], NULL, memory_order_acquire);
     for (struct insitu__loader_left *next; left; left = next) {
@@ -46092,11 +46092,21 @@ static void insitu__rows_unleave(const insitu_iter *it, struct insitu__loader_sl
   }
 }
 
+static void insitu__rows_left_free(struct insitu__loader_slab *slab) {
+  insitu__rows_unleave(slab);
+  insitu__mem_free(slab->left);
+  slab->left = NULL;
+  slab->n_left = 0;
+}
+
 /* Lets rows of a slab that is given to a batch be left in files. False: no memory. */
 static bool insitu__rows_leavable(const insitu_iter *it, struct insitu__loader_slab *slab) {
-  if (it->loader->leaves && !slab->left)
-    slab->left = insitu__mem_alloc(it->n_left, sizeof *slab->left);
-  return slab->left || !it->loader->leaves;
+  const insitu_loader *ld = it->loader;
+  if (!ld->leaves || slab->left) return true;
+  uint64_t n = ld->config.batch_size * ld->geometry.n_outputs;
+  slab->left = insitu__mem_alloc(n, sizeof *slab->left);
+  slab->n_left = slab->left ? n : 0;
+  return slab->left != NULL;
 }
 
 /* Leaves the row that a walk stands at, and whose place is `at`, in the file, from `offset` on.
@@ -52170,9 +52180,7 @@ static void insitu__pass_slab_free(const insitu_iter *it, struct insitu__loader_
   insitu__device_free(
       &it->device, slab->pinned, it->pinned_bytes, INSITU_PINNED, it->device.device);
   slab->memory = slab->pinned = NULL;
-  insitu__rows_unleave(it, slab);
-  insitu__mem_free(slab->left);
-  slab->left = NULL;
+  insitu__rows_left_free(slab);
 }
 
 /* Puts a slab into the free list. With devices it goes to the end: the slab in front was released
@@ -52180,7 +52188,7 @@ static void insitu__pass_slab_free(const insitu_iter *it, struct insitu__loader_
 static void insitu__pass_slab_recycle(insitu_iter *it, struct insitu__loader_slab *slab) {
   struct insitu__loader_slab **link = &it->shared.free;
   insitu__device_slots_return(&it->device, slab->parts);
-  insitu__rows_unleave(it, slab);
+  insitu__rows_unleave(slab);
   if (!slab->busy) insitu__pass_slab_hide(it, slab); /* else a stream's work may still use it */
   while (it->device.on && *link) link = &(*link)->next;
   slab->next = *link;
@@ -53014,7 +53022,6 @@ static insitu_status insitu__pass_iter_init(
   if (!status) status = insitu__pass_iter_assembly(it, ld->config.assembly, err);
   if (status) return status;
   it->slab_bytes = ld->geometry.slab_bytes;
-  it->n_left = ld->config.batch_size * ld->geometry.n_outputs;
   it->pinned_bytes = ld->geometry.pinned_bytes;
   it->fixed = insitu__fixed_share(ld->fixed);
   insitu__fixed_device(ld, &it->device);
@@ -58549,17 +58556,18 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
 /* Counts, sums and sketches of elements, whose result is the same bits in whatever order, and by
  * however many threads and processes, elements are added.
  *
- *   elements ──► blocks of 4,096 in float64, their mean and squares about it ──► exact sums
+ *   elements ──► blocks of 4,096 in float64, a number near them and squares about it ──► exact sums
  *
  * A block is of one row of a batch: how its few elements are added is fixed. Sums over blocks are
  * integers of 2,304 bits, to which any order adds the same. The sketch counts elements by the upper
  * 18 bits of their float32: sign, exponent, 9 bits of the fraction.
  *
- * Of a block with k elements, m is the double next to their mean, r the sum of their distances from
- * m, and q that of the squares. The mean of all n elements is sum(k m + r) / n. With c the double
- * next to that, the squares about c are
- * sum(q + 2 m r) + (sum(k m^2) - n c^2) - 2 c (sum(k m + r) - n c); what stands in brackets is
- * exact.
+ * Of a block with k elements, m is the mean of 8 of them, r the sum of their distances from m, and
+ * q that of the squares: one pass tells all. (m - mean)^2 is at most k / 8 = 512 times the block's
+ * variance, so that q has lost no more than 9 bits where those 8 are all its outliers, and mostly
+ * none. The mean of all n elements is sum(k m + r) / n. With c the double next to that, the squares
+ * about c are (sum(q + 2 m r) + sum(k m^2) - n c^2) - 2 c (sum(k m + r) - n c); what stands in
+ * brackets is exact.
  *
  * State: struct insitu__moments, the caller's, who locks it. Pure functions; nothing suspends. */
 enum {
@@ -58596,7 +58604,7 @@ struct insitu__moments_block {
 
 /* What a block adds. */
 struct insitu__moments_part {
-  double mean, rest, spread, least, most; /* rest: r; spread: q */
+  double pivot, rest, spread, least, most; /* m, r and q */
 };
 
 /* Two elements that are worked on at once, as float64, float32 and bits. */
@@ -58673,6 +58681,16 @@ static bool insitu__moments_add_times(
   return insitu__moments_add(s, minus != below, m, k, exponent);
 }
 
+/* Adds 2 x y, both finite. */
+static bool insitu__moments_add_twice(struct insitu__moments_sum *s, double x, double y) {
+  bool x_below, y_below;
+  int x_exponent, y_exponent;
+  uint64_t m = insitu__moments_parts(x, &x_below, &x_exponent);
+  insitu__order_wide product =
+      (insitu__order_wide)m * insitu__moments_parts(y, &y_below, &y_exponent);
+  return insitu__moments_add(s, x_below != y_below, product, 1, x_exponent + y_exponent + 1);
+}
+
 /* Adds k x^2, or takes it off. */
 static bool insitu__moments_add_square(
     struct insitu__moments_sum *s, bool minus, double x, uint64_t k) {
@@ -58744,10 +58762,21 @@ static void insitu__moments_free(struct insitu__moments *m) {
   for (int i = 0; i < INSITU__MOMENTS_PAGES; i++) insitu__mem_free(m->page[i]);
 }
 
+/* Eight of n elements, evenly spread: which number the k-th has. */
+#define INSITU__MOMENTS_EIGHTH(n, k) ((n) * (k) / 8)
+
+/* The mean of eight elements: they themselves, where all are the same. */
+static inline double insitu__moments_pivot(const double x[8]) {
+  double low = (x[0] + x[1]) + (x[2] + x[3]), high = (x[4] + x[5]) + (x[6] + x[7]);
+  double pivot = (low + high) / 8;
+  INSITU__MOMENTS_ROUND(pivot);
+  return pivot;
+}
+
 /* The sums r and q of a block whose m is known. */
 static void insitu__moments_about(
-    const struct insitu__moments_block *b, double mean, double *rest, double *spread) {
-  insitu__moments_pair sum[2] = {{0}}, square[2] = {{0}}, about = {mean, mean};
+    const struct insitu__moments_block *b, double pivot, double *rest, double *spread) {
+  insitu__moments_pair sum[2] = {{0}}, square[2] = {{0}}, about = {pivot, pivot};
   uint64_t whole = b->n / 4 * 4;
   for (uint64_t i = 0; i < whole; i += 4)
     for (uint64_t k = 0; k < 2; k++) {
@@ -58763,7 +58792,7 @@ static void insitu__moments_about(
   sum[0] += sum[1];
   square[0] += square[1];
   for (uint64_t i = whole; i < b->n; i++) {
-    double d = b->x[i] - mean, q = d * d;
+    double d = b->x[i] - pivot, q = d * d;
     INSITU__MOMENTS_ROUND(q);
     sum[0][0] += d;
     square[0][0] += q;
@@ -58798,27 +58827,27 @@ static insitu__moments_pair insitu__moments_greater(
 static struct insitu__moments_part insitu__moments_measure_base(
     const struct insitu__moments_block *b) {
   struct insitu__moments_part part;
-  insitu__moments_pair sum[2] = {{0}}, low[2], high[2];
+  insitu__moments_pair low[2], high[2];
+  double some[8];
   uint64_t whole = b->n / 4 * 4;
   for (int k = 0; k < 2; k++) low[k] = high[k] = (insitu__moments_pair){b->x[0], b->x[0]};
   for (uint64_t i = 0; i < whole; i += 4)
     for (uint64_t k = 0; k < 2; k++) {
       insitu__moments_pair x;
       memcpy(&x, b->x + i + 2 * k, sizeof x);
-      sum[k] += x;
       low[k] = insitu__moments_lesser(x, low[k]);
       high[k] = insitu__moments_greater(x, high[k]);
     }
   for (uint64_t i = whole; i < b->n; i++) {
     double x = b->x[i];
-    sum[0][0] += x;
     low[0][0] = x < low[0][0] ? x : low[0][0];
     high[0][0] = x > high[0][0] ? x : high[0][0];
   }
 
-  part.mean = (sum[0][0] + sum[0][1] + sum[1][0] + sum[1][1]) / (double)b->n;
-  if (!__builtin_isfinite(part.mean)) part.mean = b->x[0]; /* the sum is beyond a double */
-  insitu__moments_about(b, part.mean, &part.rest, &part.spread);
+  for (uint64_t k = 0; k < 8; k++) some[k] = b->x[INSITU__MOMENTS_EIGHTH(b->n, k)];
+  part.pivot = insitu__moments_pivot(some);
+  if (!__builtin_isfinite(part.pivot)) part.pivot = b->x[0]; /* the sum is beyond a double */
+  insitu__moments_about(b, part.pivot, &part.rest, &part.spread);
   part.least = low[0][0];
   part.most = high[0][0];
   for (int k = 1; k < 4; k++) {
@@ -58881,10 +58910,11 @@ struct insitu__moments_tally {
 enum { INSITU__MOMENTS_AT_ONCE = 4 };
 
 /* Measures so many blocks of INSITU__MOMENTS_BLOCK elements, to as many parts; the least and most
- * of each part are those of all. Then counts one of 8 neighbours: the counters have their turn
- * while sums wait. False: it may be that not all are finite, and nothing is counted. */
+ * of each part are those of all. Meanwhile counts one of 8 neighbours, as sums wait, and fetches as
+ * many bytes at `next` into the caches: what is measured then, or x. False: it may be that not all
+ * are finite, and nothing is counted. */
 typedef bool insitu__moments_four(struct insitu__moments_tally *tally, const void *x,
-    const void *before, struct insitu__moments_part *part);
+    const void *before, const void *next, struct insitu__moments_part *part);
 
 /* Adds a block at x to a sketch. False: no memory. */
 typedef bool insitu__moments_draw(
@@ -59035,130 +59065,127 @@ static void insitu__moments_mark(
   }
 }
 
-/* The sums of a block on its way, and those about its mean. */
+/* The sums of a block on its way, about a number near its elements. */
 struct insitu__moments_sums {
-  insitu__moments_quad sum, square, mean;
+  insitu__moments_quad sum, square, pivot;
 };
 
 INSITU__MOMENTS_INLINE void insitu__moments_tick(struct insitu__moments_tally *tally, double x) {
   tally->count[insitu__moments_bits_of((float)x) >> 14]++;
 }
 
-/* Ends the sum of n elements. False: it may be that not all are finite. */
-INSITU__MOMENTS_INLINE bool insitu__moments_center(
-    struct insitu__moments_sums *s, uint64_t n, struct insitu__moments_part *part) {
-  double mean = (s->sum[0] + s->sum[1] + s->sum[2] + s->sum[3]) / (double)n;
-  part->mean = mean;
-  s->mean = (insitu__moments_quad){mean, mean, mean, mean};
-  s->sum = s->square = (insitu__moments_quad){0};
-  return __builtin_isfinite(mean);
+INSITU__MOMENTS_INLINE struct insitu__moments_sums insitu__moments_start(double pivot) {
+  return (struct insitu__moments_sums){.pivot = {pivot, pivot, pivot, pivot}};
 }
 
-/* Four blocks on their way at once hide the latency of additions. While sums about the means go
- * over what the caches have, the next four blocks are fetched: with the processor's own prefetching
- * alone, which ends at each page, blocks from memory took a third longer (Zen 4). */
+INSITU__MOMENTS_INLINE void insitu__moments_add_quad(
+    struct insitu__moments_sums *s, insitu__moments_quad v) {
+  insitu__moments_quad d = v - s->pivot, q = d * d;
+  INSITU__MOMENTS_ROUND(q);
+  s->sum += d;
+  s->square = insitu__moments_plus(s->square, q);
+}
+
+/* Four blocks on their way at once hide the latency of additions. Meanwhile the next four blocks
+ * are fetched: with the processor's own prefetching alone, which ends at each page, blocks from
+ * memory took a third longer (Zen 4). */
 #define INSITU__MOMENTS_WIDE(name, type, bound, kind)                                              \
+  INSITU__MOMENTS_INLINE struct insitu__moments_sums insitu__moments_begin_##name(                 \
+      const type *x, const type *before, uint64_t n) {                                             \
+    double some[8];                                                                                \
+    (void)before;                                                                                  \
+    for (uint64_t k = 0; k < 8; k++)                                                               \
+      some[k] = INSITU__MOMENTS_##kind(x, before, INSITU__MOMENTS_EIGHTH(n, k));                   \
+    return insitu__moments_start(insitu__moments_pivot(some));                                     \
+  }                                                                                                \
   INSITU__MOMENTS_INLINE void insitu__moments_step_##name(struct insitu__moments_sums *s,          \
       struct insitu__moments_ends##bound *e, const type *x, const type *before, uint64_t i) {      \
     insitu__moments_quad v = INSITU__MOMENTS_##kind##_QUAD(type, x, before, i);                    \
     insitu__moments_quad w = INSITU__MOMENTS_##kind##_QUAD(type, x, before, i + 4);                \
     (void)before;                                                                                  \
-    s->sum += v;                                                                                   \
-    s->sum += w;                                                                                   \
+    insitu__moments_add_quad(s, v);                                                                \
+    insitu__moments_add_quad(s, w);                                                                \
     insitu__moments_bound##bound(e, x + i, v, w);                                                  \
   }                                                                                                \
-  INSITU__MOMENTS_INLINE void insitu__moments_about_##name(                                        \
-      struct insitu__moments_sums *s, const type *x, const type *before, uint64_t i) {             \
-    insitu__moments_quad d = INSITU__MOMENTS_##kind##_QUAD(type, x, before, i), q;                 \
-    (void)before;                                                                                  \
-    d -= s->mean;                                                                                  \
-    q = d * d;                                                                                     \
-    INSITU__MOMENTS_ROUND(q);                                                                      \
-    s->sum += d;                                                                                   \
-    s->square = insitu__moments_plus(s->square, q);                                                \
-  }                                                                                                \
-  INSITU__MOMENTS_INLINE void insitu__moments_end_##name(const struct insitu__moments_sums *s,     \
+  INSITU__MOMENTS_INLINE bool insitu__moments_end_##name(const struct insitu__moments_sums *s,     \
       const type *x, const type *before, uint64_t n, struct insitu__moments_part *part) {          \
     double sum = s->sum[0] + s->sum[2], square = s->square[0] + s->square[2];                      \
     (void)before;                                                                                  \
+    part->pivot = s->pivot[0];                                                                     \
     for (uint64_t i = n / 4 * 4; i < n; i++) {                                                     \
-      double d = INSITU__MOMENTS_##kind(x, before, i) - part->mean, q = d * d;                     \
+      double d = INSITU__MOMENTS_##kind(x, before, i) - part->pivot, q = d * d;                    \
       INSITU__MOMENTS_ROUND(q);                                                                    \
       sum += d;                                                                                    \
       square += q;                                                                                 \
     }                                                                                              \
     part->rest = sum + (s->sum[1] + s->sum[3]);                                                    \
     part->spread = square + (s->square[1] + s->square[3]);                                         \
+    return __builtin_isfinite(part->rest);                                                         \
   }                                                                                                \
   INSITU__MOMENTS_AVX2 static bool insitu__moments_one_##name(                                     \
       const void *at, const void *lag, uint64_t n, struct insitu__moments_part *part) {            \
     const type *x = at, *before = lag;                                                             \
-    struct insitu__moments_sums s = {.sum = {0}};                                                  \
+    struct insitu__moments_sums s = insitu__moments_begin_##name(x, before, n);                    \
     struct insitu__moments_ends##bound e;                                                          \
     double least, most;                                                                            \
     insitu__moments_begin##bound(&e, INSITU__MOMENTS_##kind(x, before, 0));                        \
     for (uint64_t i = 0; i < n / 8 * 8; i += 8) insitu__moments_step_##name(&s, &e, x, before, i); \
     insitu__moments_ends##bound(&e, &least, &most);                                                \
-    if (n & 4) s.sum += INSITU__MOMENTS_##kind##_QUAD(type, x, before, n / 8 * 8);                 \
+    if (n & 4)                                                                                     \
+      insitu__moments_add_quad(&s, INSITU__MOMENTS_##kind##_QUAD(type, x, before, n / 8 * 8));     \
     for (uint64_t i = n / 8 * 8; i < n; i++) {                                                     \
       double v = INSITU__MOMENTS_##kind(x, before, i);                                             \
-      if (i >= n / 4 * 4) s.sum[0] += v;                                                           \
       least = v < least ? v : least;                                                               \
       most = v > most ? v : most;                                                                  \
     }                                                                                              \
     part->least = least + 0.0;                                                                     \
     part->most = most + 0.0;                                                                       \
-    if (!insitu__moments_center(&s, n, part)) return false;                                        \
-    for (uint64_t i = 0; i < n / 4 * 4; i += 4) insitu__moments_about_##name(&s, x, before, i);    \
-    insitu__moments_end_##name(&s, x, before, n, part);                                            \
-    return true;                                                                                   \
+    return insitu__moments_end_##name(&s, x, before, n, part);                                     \
   }                                                                                                \
   INSITU__MOMENTS_AVX2 static bool insitu__moments_four_##name(                                    \
-      struct insitu__moments_tally *tally, const void *at, const void *lag,                        \
+      struct insitu__moments_tally *tally, const void *at, const void *lag, const void *next,      \
       struct insitu__moments_part *part) {                                                         \
     const uint64_t n = INSITU__MOMENTS_BLOCK;                                                      \
-    const type *x = at, *before = lag;                                                             \
-    struct insitu__moments_sums s = {.sum = {0}}, t = s, u = s, v = s;                             \
+    const type *x = at, *before = lag, *soon = next;                                               \
+    struct insitu__moments_sums s = insitu__moments_begin_##name(x, before, n);                    \
+    struct insitu__moments_sums t =                                                                \
+        insitu__moments_begin_##name(x + n, before + (before ? n : 0), n);                         \
+    struct insitu__moments_sums u =                                                                \
+        insitu__moments_begin_##name(x + 2 * n, before + (before ? 2 * n : 0), n);                 \
+    struct insitu__moments_sums v =                                                                \
+        insitu__moments_begin_##name(x + 3 * n, before + (before ? 3 * n : 0), n);                 \
     struct insitu__moments_ends##bound e;                                                          \
     double least, most;                                                                            \
     insitu__moments_begin##bound(&e, INSITU__MOMENTS_##kind(x, before, 0));                        \
-    for (uint64_t i = 0; i < n; i += 8) {                                                          \
+    for (uint64_t i = 0; i < n; i += INSITU__MOMENTS_EVERY) {                                      \
+      uint64_t near = INSITU__MOMENTS_NEAR(i);                                                     \
+      const char *fetched = (const char *)(soon + 4 * i);                                          \
+      for (uint64_t k = 0; k < 32 * sizeof *x; k += 64) __builtin_prefetch(fetched + k, 0, 2);     \
       insitu__moments_step_##name(&s, &e, x, before, i);                                           \
       insitu__moments_step_##name(&t, &e, x, before, i + n);                                       \
+      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near));                        \
+      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near + n));                    \
       insitu__moments_step_##name(&u, &e, x, before, i + 2 * n);                                   \
       insitu__moments_step_##name(&v, &e, x, before, i + 3 * n);                                   \
+      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near + 2 * n));                \
+      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near + 3 * n));                \
     }                                                                                              \
-    if (!insitu__moments_center(&s, n, &part[0])) return false;                                    \
-    if (!insitu__moments_center(&t, n, &part[1])) return false;                                    \
-    if (!insitu__moments_center(&u, n, &part[2])) return false;                                    \
-    if (!insitu__moments_center(&v, n, &part[3])) return false;                                    \
+    bool finite = insitu__moments_end_##name(&s, x, before, n, &part[0]);                          \
+    finite &= insitu__moments_end_##name(&t, x, before, n, &part[1]);                              \
+    finite &= insitu__moments_end_##name(&u, x, before, n, &part[2]);                              \
+    finite &= insitu__moments_end_##name(&v, x, before, n, &part[3]);                              \
+    for (uint64_t i = 0; !finite && i < 4 * n; i += INSITU__MOMENTS_EVERY) {                       \
+      uint64_t near = i / n * n + INSITU__MOMENTS_NEAR(i % n);                                     \
+      float f = (float)INSITU__MOMENTS_##kind(x, before, near);                                    \
+      tally->count[insitu__moments_bits_of(f) >> 14]--;                                            \
+    }                                                                                              \
+    if (!finite) return false;                                                                     \
     insitu__moments_ends##bound(&e, &least, &most);                                                \
     for (int k = 0; k < 4; k++) {                                                                  \
       part[k].least = least + 0.0;                                                                 \
       part[k].most = most + 0.0;                                                                   \
     }                                                                                              \
     insitu__moments_mark(tally, part);                                                             \
-    for (uint64_t i = 0; i < n; i += INSITU__MOMENTS_EVERY) {                                      \
-      uint64_t near = INSITU__MOMENTS_NEAR(i);                                                     \
-      const char *next = (const char *)(x + 4 * (n + i));                                          \
-      for (uint64_t k = 0; k < 32 * sizeof *x; k += 64) __builtin_prefetch(next + k, 0, 2);        \
-      insitu__moments_about_##name(&s, x, before, i);                                              \
-      insitu__moments_about_##name(&t, x, before, i + n);                                          \
-      insitu__moments_about_##name(&u, x, before, i + 2 * n);                                      \
-      insitu__moments_about_##name(&v, x, before, i + 3 * n);                                      \
-      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near));                        \
-      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near + n));                    \
-      insitu__moments_about_##name(&s, x, before, i + 4);                                          \
-      insitu__moments_about_##name(&t, x, before, i + 4 + n);                                      \
-      insitu__moments_about_##name(&u, x, before, i + 4 + 2 * n);                                  \
-      insitu__moments_about_##name(&v, x, before, i + 4 + 3 * n);                                  \
-      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near + 2 * n));                \
-      insitu__moments_tick(tally, INSITU__MOMENTS_##kind(x, before, near + 3 * n));                \
-    }                                                                                              \
-    insitu__moments_end_##name(&s, x, before, n, &part[0]);                                        \
-    insitu__moments_end_##name(&t, x, before, n, &part[1]);                                        \
-    insitu__moments_end_##name(&u, x, before, n, &part[2]);                                        \
-    insitu__moments_end_##name(&v, x, before, n, &part[3]);                                        \
     tally->n += 4 * n / INSITU__MOMENTS_EVERY;                                                     \
     return true;                                                                                   \
   }
@@ -59191,13 +59218,13 @@ static struct insitu__moments_part insitu__moments_measure(const struct insitu__
 /* Adds to the exact sums. False: a square is beyond a double. */
 static bool insitu__moments_sum_up(
     struct insitu__moments *m, const struct insitu__moments_part *part, uint64_t n) {
-  double cross = 2 * part->mean * part->rest;
-  if (!__builtin_isfinite(part->spread) || !__builtin_isfinite(cross)) return false;
-  return insitu__moments_add_times(&m->sum, false, part->mean, n) &&
-         insitu__moments_add_times(&m->sum, false, part->rest, 1) &&
-         insitu__moments_add_square(&m->squares, false, part->mean, n) &&
+  if (!__builtin_isfinite(part->rest)) return false;
+  bool ok = insitu__moments_add_times(&m->sum, false, part->pivot, n) &&
+            insitu__moments_add_times(&m->sum, false, part->rest, 1);
+  if (!__builtin_isfinite(part->spread)) return false;
+  return ok && insitu__moments_add_square(&m->squares, false, part->pivot, n) &&
          insitu__moments_add_times(&m->spread, false, part->spread, 1) &&
-         insitu__moments_add_times(&m->spread, false, cross, 1);
+         insitu__moments_add_twice(&m->spread, part->pivot, part->rest);
 }
 
 /* Adds the elements of a block to a sketch. */
@@ -59306,8 +59333,10 @@ static double insitu__moments_mean(const struct insitu__moments *m, double *devi
             insitu__moments_add_square(&squares, true, mean, m->count);
   double left = 2 * mean * insitu__moments_value(&rest);
   INSITU__MOMENTS_ROUND(left);
-  double between = insitu__moments_value(&squares) - left;
-  double all = insitu__moments_value(&m->spread) + between;
+  /* added exactly: they may be large, and their sum small */
+  insitu__moments_carry(&squares);
+  for (int i = 0; i < INSITU__MOMENTS_LIMBS; i++) squares.limb[i] += m->spread.limb[i];
+  double all = insitu__moments_value(&squares) - left;
   if (!ok) *deviation = __builtin_inf();
   else *deviation = all > 0 ? insitu__moments_root(all / n) : 0;
   return mean;
@@ -59369,9 +59398,9 @@ enum { INSITU__SCAN_THREADS = 16, INSITU__SCAN_LAGS = 16, INSITU__SCAN_PAGE = 40
 #define INSITU__SCAN_WINDOW (UINT64_C(512) << 10)
 #endif
 #define INSITU__SCAN_MAX_PART (UINT64_C(1) << 30)
-/* "INSSCAN2": the last byte is the version. It changes with the layout, and with what sums and
+/* "INSSCAN3": the last byte is the version. It changes with the layout, and with what sums and
  * sketches are of: those of two versions do not add up. */
-#define INSITU__SCAN_MAGIC UINT64_C(0x324e414353534e49)
+#define INSITU__SCAN_MAGIC UINT64_C(0x334e414353534e49)
 
 /* Elements of a set that are told apart. */
 struct insitu__scan_set {
@@ -59426,7 +59455,7 @@ struct insitu__scan_worker {
   char *window;
   const struct insitu__loader_left *part;
   uint64_t at, end;
-  uint64_t pause;                      /* blocks to gather before it tries again to do without */
+  uint64_t pause; /* blocks to gather before it tries again to do without */
 };
 
 /* A batch that is held. */
@@ -59590,6 +59619,7 @@ struct insitu__scan_strip {
   const char *x, *before; /* before: NULL, or what to subtract */
   uint64_t n, item;       /* item: bytes of an element */
   bool wide, last;        /* they are float64; the cell has no more in the row */
+  bool cached;            /* the processor's caches have them */
 };
 
 /* Adds blocks at the beginning of a strip where they stand. How many elements; 0: some may not be
@@ -59599,8 +59629,9 @@ static uint64_t insitu__scan_whole(struct insitu__scan *run, struct insitu__scan
   enum { FOUR = INSITU__MOMENTS_AT_ONCE };
   struct insitu__moments_part part[FOUR];
   uint64_t n = insitu__base_min(s->n, INSITU__MOMENTS_BLOCK);
+  const char *next = s->cached ? s->x : s->x + FOUR * INSITU__MOMENTS_BLOCK * s->item;
   if (w->alone && s->n >= FOUR * INSITU__MOMENTS_BLOCK &&
-      s->kernel->four(w->tally, s->x, s->before, part)) {
+      s->kernel->four(w->tally, s->x, s->before, next, part)) {
     for (int k = 0; k < FOUR; k++) insitu__moments_count(&w->own, &part[k], n);
     /* a count of 32 bits has room for many rows, and not for any number of them */
     if (w->tally->n >> 31) *ok = insitu__moments_fold(&w->own, w->tally);
@@ -59712,6 +59743,7 @@ static bool insitu__scan_pieces(struct insitu__scan *run, struct insitu__scan_wo
     struct insitu__moments *cell, const struct insitu__scan_source *row, uint64_t at,
     struct insitu__scan_strip *s, uint64_t *lost) {
   bool last = s->last, ok = true;
+  s->cached = row->left != NULL;
   for (uint64_t left = s->n, some; ok && left; left -= some) {
     uint64_t bytes;
     s->x = insitu__scan_at(run, w, row, at, left * s->item, &bytes);
@@ -59780,15 +59812,15 @@ static const char *insitu__scan_find(
 }
 
 /* Row number `row` of a batch, of one output. */
-static struct insitu__scan_source insitu__scan_source(
+static struct insitu__scan_source insitu__scan_source_of(
     const insitu_batch *b, uint64_t row, uint64_t output) {
   const struct insitu__loader_slab *slab = insitu__public_slab(b);
   const insitu_array *a = &b->arrays[output];
-  return (struct insitu__scan_source){.x = (char *)a->data + row * a->row_bytes,
-      .left = !slab->left ? NULL
-                          : atomic_load_explicit(
-                                &slab->left[row * b->n_arrays + output], memory_order_acquire),
-      .bytes = a->row_bytes};
+  uint64_t at = row * b->n_arrays + output;
+  struct insitu__scan_source source = {
+      .x = (char *)a->data + row * a->row_bytes, .bytes = a->row_bytes};
+  if (slab->left) source.left = atomic_load_explicit(&slab->left[at], memory_order_acquire);
+  return source;
 }
 
 /* Adds a batch to all sets. False: no memory, or it cannot be read. */
@@ -59803,7 +59835,7 @@ static bool insitu__scan_batch(
     for (uint64_t k = 0; ok && k < INSITU__ARRAY_LEN(run->state.set); k++) {
       struct insitu__scan_set *set = &run->state.set[k];
       const insitu_array *a = &b->arrays[set->output];
-      struct insitu__scan_source source = insitu__scan_source(b, row, set->output);
+      struct insitu__scan_source source = insitu__scan_source_of(b, row, set->output);
       const char *before = NULL;
       uint64_t unused = 0;
       if (set->lag)
@@ -60289,10 +60321,10 @@ static void *insitu__scan_main(void *arg) {
   uint64_t number = 0;
   struct insitu__scan_worker *w = insitu__mem_alloc(1, sizeof *w);
   insitu__base_float();
-  if (w && run->own) w->tally = insitu__mem_alloc(1, sizeof *w->tally);
+  if (w && run->own) w->tally = insitu__mem_map(sizeof *w->tally);
   if (w && run->own) w->window = insitu__mem_map(INSITU__SCAN_WINDOW);
   if (!w || (run->own && (!w->tally || !w->window))) {
-    if (w) insitu__mem_free(w->tally);
+    if (w) insitu__mem_unmap(w->tally, sizeof *w->tally);
     insitu__mem_free(w);
     insitu__error_set(&err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
     pthread_mutex_lock(&run->lock);
@@ -60308,7 +60340,7 @@ static void *insitu__scan_main(void *arg) {
     insitu__scan_done(run, number, insitu__scan_batch(run, number, w));
   }
   if (w->window) insitu__mem_unmap(w->window, INSITU__SCAN_WINDOW);
-  insitu__mem_free(w->tally);
+  insitu__mem_unmap(w->tally, sizeof *w->tally);
   insitu__mem_free(w);
   return NULL;
 }
