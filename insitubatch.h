@@ -59091,11 +59091,11 @@ INSITU__MOMENTS_INLINE void insitu__moments_add_quad(
  * memory took a third longer (Zen 4). */
 #define INSITU__MOMENTS_WIDE(name, type, bound, kind)                                              \
   INSITU__MOMENTS_INLINE struct insitu__moments_sums insitu__moments_begin_##name(                 \
-      const type *x, const type *before, uint64_t n) {                                             \
+      const type *x, const type *before, uint64_t first, uint64_t n) {                             \
     double some[8];                                                                                \
     (void)before;                                                                                  \
     for (uint64_t k = 0; k < 8; k++)                                                               \
-      some[k] = INSITU__MOMENTS_##kind(x, before, INSITU__MOMENTS_EIGHTH(n, k));                   \
+      some[k] = INSITU__MOMENTS_##kind(x, before, first + INSITU__MOMENTS_EIGHTH(n, k));           \
     return insitu__moments_start(insitu__moments_pivot(some));                                     \
   }                                                                                                \
   INSITU__MOMENTS_INLINE void insitu__moments_step_##name(struct insitu__moments_sums *s,          \
@@ -59125,7 +59125,7 @@ INSITU__MOMENTS_INLINE void insitu__moments_add_quad(
   INSITU__MOMENTS_AVX2 static bool insitu__moments_one_##name(                                     \
       const void *at, const void *lag, uint64_t n, struct insitu__moments_part *part) {            \
     const type *x = at, *before = lag;                                                             \
-    struct insitu__moments_sums s = insitu__moments_begin_##name(x, before, n);                    \
+    struct insitu__moments_sums s = insitu__moments_begin_##name(x, before, 0, n);                 \
     struct insitu__moments_ends##bound e;                                                          \
     double least, most;                                                                            \
     insitu__moments_begin##bound(&e, INSITU__MOMENTS_##kind(x, before, 0));                        \
@@ -59147,13 +59147,10 @@ INSITU__MOMENTS_INLINE void insitu__moments_add_quad(
       struct insitu__moments_part *part) {                                                         \
     const uint64_t n = INSITU__MOMENTS_BLOCK;                                                      \
     const type *x = at, *before = lag, *soon = next;                                               \
-    struct insitu__moments_sums s = insitu__moments_begin_##name(x, before, n);                    \
-    struct insitu__moments_sums t =                                                                \
-        insitu__moments_begin_##name(x + n, before + (before ? n : 0), n);                         \
-    struct insitu__moments_sums u =                                                                \
-        insitu__moments_begin_##name(x + 2 * n, before + (before ? 2 * n : 0), n);                 \
-    struct insitu__moments_sums v =                                                                \
-        insitu__moments_begin_##name(x + 3 * n, before + (before ? 3 * n : 0), n);                 \
+    struct insitu__moments_sums s = insitu__moments_begin_##name(x, before, 0, n);                 \
+    struct insitu__moments_sums t = insitu__moments_begin_##name(x, before, n, n);                 \
+    struct insitu__moments_sums u = insitu__moments_begin_##name(x, before, 2 * n, n);             \
+    struct insitu__moments_sums v = insitu__moments_begin_##name(x, before, 3 * n, n);             \
     struct insitu__moments_ends##bound e;                                                          \
     double least, most;                                                                            \
     insitu__moments_begin##bound(&e, INSITU__MOMENTS_##kind(x, before, 0));                        \
