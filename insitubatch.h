@@ -6560,8 +6560,11 @@ struct insitu__ring_poll {
 /* Threads that run jobs, which are nodes, in the order in which they were added. The owner sets the
  * first part. With n = 0 there are none, and nothing else is set up. */
 struct insitu__ring_pool {
-  /* called on a thread, thread < n; the job's memory is the owner's again */
-  void (*run)(void *owner, struct insitu__base_node *job, unsigned thread);
+  /* called on a thread, thread < n; the job's memory is the owner's again. True: `tell` is owed */
+  bool (*run)(void *owner, struct insitu__base_node *job, unsigned thread);
+  /* called on a thread once it is owed and jobs become few: so the owner wakes for several of them.
+   * NULL where it never is */
+  void (*tell)(void *owner);
   void *owner;
   const char *name;   /* of the threads, behind "insitu-" */
   const char *what;   /* a thread is, for messages */
@@ -6571,8 +6574,10 @@ struct insitu__ring_pool {
   struct insitu__ring_worker *threads;
   pthread_mutex_t lock;
   pthread_cond_t work;           /* idle threads wait for jobs */
-  struct insitu__base_list jobs; /* under lock, like the next two */
+  struct insitu__base_list jobs; /* under lock, like the next four */
+  unsigned n_jobs;               /* in the list */
   unsigned n_idle;               /* threads asleep */
+  bool owed;                     /* the owner is to be told of jobs that are done */
   bool stop;                     /* threads end once there are no jobs */
 };
 
@@ -6656,10 +6661,16 @@ static void *insitu__ring_pool_main(void *arg) {
   pthread_mutex_lock(&pool->lock);
   for (;;) {
     struct insitu__base_node *job = insitu__base_pop(&pool->jobs);
-    if (job) {
+    pool->n_jobs -= job != NULL;
+    /* Half of the threads have nothing to do after this: the owner has until then to add some. */
+    bool tell = pool->owed && 2 * pool->n_jobs < pool->n, owed = false;
+    if (tell) pool->owed = false;
+    if (tell || job) {
       pthread_mutex_unlock(&pool->lock);
-      pool->run(pool->owner, job, worker->index);
+      if (tell) pool->tell(pool->owner);
+      if (job) owed = pool->run(pool->owner, job, worker->index);
       pthread_mutex_lock(&pool->lock);
+      pool->owed = pool->owed || owed;
     } else if (pool->stop) {
       break;
     } else {
@@ -6680,6 +6691,7 @@ static void insitu__ring_pool_add(struct insitu__ring_pool *pool, struct insitu_
   for (const struct insitu__base_node *job = jobs->first; job; job = job->next) n++;
   pthread_mutex_lock(&pool->lock);
   insitu__base_append(&pool->jobs, jobs);
+  pool->n_jobs += n;
   if (n > pool->n_idle) n = pool->n_idle;
   pthread_mutex_unlock(&pool->lock);
   while (n--) pthread_cond_signal(&pool->work);
@@ -7272,7 +7284,7 @@ static void insitu__ring_blocking(struct insitu__ring_op *op) {
 }
 
 /* A thread of the epoll backend runs an operation. */
-static void insitu__ring_run(void *owner, struct insitu__base_node *job, unsigned thread) {
+static bool insitu__ring_run(void *owner, struct insitu__base_node *job, unsigned thread) {
   struct insitu__ring *r = owner;
   (void)thread;
   insitu__ring_blocking((void *)job);
@@ -7280,6 +7292,7 @@ static void insitu__ring_run(void *owner, struct insitu__base_node *job, unsigne
   insitu__base_push(&r->ended, job);
   pthread_mutex_unlock(&r->pool.lock);
   insitu__ring_wake(r);
+  return false;
 }
 
 /* Dispatches what the threads and sockets have finished; returns how many. */
@@ -7712,6 +7725,9 @@ static inline void insitu__trace_range_end(void) {
  * coroutines -> new jobs to the workers. Then the ring waits.
  *
  * A job: work_await -> new_jobs -> workers.jobs -> a worker runs it -> post(job_done) -> ready.
+ * To wake this thread takes as long as to read a few small chunks. So a patient job is pushed
+ * without a wake, which then is owed: whichever worker finds that fewer than half as many jobs as
+ * workers are left wakes. A worker looks after each job, so that a wake is never forgotten.
  *
  * The wake protocol. ring.state is AWAKE, SLEEPING or WOKEN.
  *
@@ -7750,6 +7766,7 @@ struct insitu__reactor_job {
   struct insitu__coro *co;
   void (*fn)(void *arg, unsigned worker);
   void *arg;
+  bool patient; /* the coroutine may go on later, once the workers' jobs become few */
 };
 
 /* Where coroutines wait for an event. All zero: closed until the first open. With
@@ -7827,12 +7844,17 @@ static void insitu__reactor_wake(struct insitu__reactor *r) {
   insitu__ring_wake(&r->ring);
 }
 
-/* Runs a task on the reactor thread; see the wake protocol above. */
-static void insitu__reactor_post(struct insitu__reactor *r, struct insitu__reactor_task *task) {
+/* Has a task run on the reactor thread, at the latest after the next wake. */
+static void insitu__reactor_push(struct insitu__reactor *r, struct insitu__reactor_task *task) {
   struct insitu__base_node *head = atomic_load_explicit(&r->posted, memory_order_relaxed);
   do task->node.next = head;
   while (!atomic_compare_exchange_weak_explicit(
       &r->posted, &head, &task->node, memory_order_acq_rel, memory_order_relaxed));
+}
+
+/* Runs a task on the reactor thread; see the wake protocol above. */
+static void insitu__reactor_post(struct insitu__reactor *r, struct insitu__reactor_task *task) {
+  insitu__reactor_push(r, task);
   insitu__ring_wake(&r->ring);
 }
 
@@ -7937,16 +7959,22 @@ static void insitu__reactor_job_done(struct insitu__reactor_task *task) {
 }
 
 /* Runs fn(arg, worker) on a worker thread, worker < n_workers; without workers on the loop's native
- * stack, with worker = 0. */
-static void insitu__reactor_work_await(
-    struct insitu__reactor *r, void (*fn)(void *arg, unsigned worker), void *arg) {
+ * stack, with worker = 0. patient: see struct insitu__reactor_job. */
+static void insitu__reactor_work_as_await(
+    struct insitu__reactor *r, void (*fn)(void *arg, unsigned worker), void *arg, bool patient) {
   struct insitu__reactor_job job = {.task.fn = insitu__reactor_job_done,
       .reactor = r,
       .co = r->coros.current,
       .fn = fn,
-      .arg = arg};
+      .arg = arg,
+      .patient = patient};
   insitu__base_push(&r->new_jobs, &job.task.node);
   insitu__coro_suspend_await(&r->coros);
+}
+
+static void insitu__reactor_work_await(
+    struct insitu__reactor *r, void (*fn)(void *arg, unsigned worker), void *arg) {
+  insitu__reactor_work_as_await(r, fn, arg, false);
 }
 
 /* Waits ns nanoseconds, at least one turn of the loop. False: the reactor closes and the sleep
@@ -8038,13 +8066,21 @@ static void insitu__reactor_job_run(struct insitu__reactor_job *job, unsigned wo
   atomic_fetch_add_explicit(&job->reactor->busy, insitu__base_now() - begin, memory_order_relaxed);
 }
 
-/* A worker runs a job. After the post the coroutine may run. The job lies on its stack, so nobody
+/* A worker runs a job. After the push the coroutine may run. The job lies on its stack, so nobody
  * may touch the job any more. */
-static void insitu__reactor_worker_run(
+static bool insitu__reactor_worker_run(
     void *owner, struct insitu__base_node *node, unsigned worker) {
   struct insitu__reactor_job *job = (void *)node;
+  bool patient = job->patient;
   insitu__reactor_job_run(job, worker);
-  insitu__reactor_post(owner, &job->task);
+  insitu__reactor_push(owner, &job->task);
+  if (!patient) insitu__reactor_wake(owner);
+  return patient;
+}
+
+/* Workers have few jobs left, and some of those that are done were patient. */
+static void insitu__reactor_worker_tell(void *owner) {
+  insitu__reactor_wake(owner);
 }
 
 /* Without workers: runs one new job here, after the kernel has got the work that goes on meanwhile.
@@ -8253,6 +8289,7 @@ static insitu_status insitu__reactor_open(
   pthread_t thread;
   /* The workers come first, so that the reactor thread finds their number settled. */
   r->workers.run = insitu__reactor_worker_run;
+  r->workers.tell = insitu__reactor_worker_tell;
   r->workers.owner = r;
   r->workers.name = "work";
   r->workers.what = "worker";
@@ -41710,6 +41747,20 @@ static insitu_status insitu__cache_locate_now(struct insitu__cache *c,
   return INSITU_OK;
 }
 
+/* The slot of the shard that holds chunk `tile`, of an array with one level of shards: its index is
+ * here, at *index, and the chunk is number *inner of it. NULL: it is not. */
+static struct insitu__cache_slot *insitu__cache_slot_now(struct insitu__cache *c,
+    const struct insitu__zarr_array *a, const uint64_t *tile, const unsigned char **index,
+    uint64_t *inner) {
+  uint64_t cell = insitu__cache_cell(a, a->level, tile, inner);
+  struct insitu__cache_slot *slot = insitu__cache_find(c, a, 0, cell);
+
+  if (!slot || slot->loading || slot->absent) return NULL;
+  slot->used = true;
+  *index = c->memory + (uint64_t)(slot - c->slot) * c->slot_bytes;
+  return slot;
+}
+
 /* Where chunk `tile` lies in the object of this key: bytes [*offset, *offset + *bytes).
  * INSITU_E_NOTFOUND when the chunk or its shard is absent. For arrays with shards; level by level
  * where shards hold shards. */
@@ -43619,6 +43670,10 @@ struct insitu__loader_tile {
   insitu_loader *loader;
   struct insitu__box *box; /* per variable of the loader; set where `wanted` is */
   bool *wanted;            /* per variable: it is of this array and shows this field */
+  /* Of which array of the loader's geometry, and of which field, these two are: all its chunks have
+   * the same. NULL: of none that lasts. */
+  const struct insitu__geometry_array *boxed;
+  uint64_t boxed_field;
   struct iovec *iov;
   unsigned char *buffer;             /* encoded bytes; mapped at first use */
   unsigned char *keep;               /* a decoded chunk for cache_dir; mapped at first use */
@@ -43650,6 +43705,7 @@ struct insitu__loader_tile {
 
   /* Whoever has the tile: what the row list holds, and the map that fills it. */
   uint64_t listed; /* the piece of the chunk; UINT64_MAX: none yet */
+  bool alone;      /* one batch shows the chunk's only row, and nothing else does: it is listed */
   struct insitu__plan_map map;
 
   uint64_t decoded, bound; /* bytes of the chunk: decoded, and encoded at most */
@@ -43662,8 +43718,11 @@ struct insitu__loader_tile {
   bool seeks_end;
   bool ranged; /* they are known, and a re-read is counted */
 
-  /* Set by insitu__tile_may_try: the chunk's bytes in its object; UINT64_MAX: all of them. */
+  /* Set by insitu__tile_may_try: the chunk's bytes in its object; UINT64_MAX: all of them. Or a
+   * worker finds them: it is the chunk number `inner` of this index, which `shard` keeps. */
   uint64_t offset, stored;
+  const unsigned char *index; /* NULL: they are known */
+  uint64_t inner;
   struct insitu__cache_slot *shard; /* held, since its object is open; or NULL */
   struct insitu__loader_aim aim;    /* of the read that a worker tries */
 
@@ -43683,6 +43742,7 @@ struct insitu__loader_tile {
 
   /* The end. */
   bool done;     /* a worker found the chunk in the caches and has done all of it */
+  bool landed;   /* but for counting down its rows, which it does for the bunch at once */
   int64_t spent; /* nanoseconds from the first read to the last row, for the debug log */
   struct insitu__trace_span span; /* with a timeline */
   insitu_status status;
@@ -43743,6 +43803,7 @@ struct insitu__loader_iter_sched {
   struct insitu__plan_scan scan;
   uint64_t scan_epoch;
   bool tile_waits; /* the scan has come to a chunk whose batches have no slabs yet */
+  uint64_t limit;  /* one past the last batch that may be scanned, as known in this round */
 
   uint64_t inflight[2]; /* chunks in flight, of an even and an odd epoch */
   uint64_t gathers;     /* jobs in flight that gather rows, see >>kept, or call on_batch */
@@ -43769,6 +43830,7 @@ struct insitu__loader_iter_shared {
   struct insitu__receipt_skips skips; /* batches that are left out */
   uint64_t seen;         /* what `next` was when the reactor last looked, or was last woken */
   bool looks;            /* chunks were in flight then: the reactor looks again by itself */
+  bool ample;            /* the scan has not come to the end of what it may scan */
   uint64_t assigned;     /* one past the last batch that has a slab */
   uint64_t called;       /* the batch to be handed to on_batch next */
   uint64_t uploaded;     /* the batch to be copied to devices next */
@@ -45455,8 +45517,8 @@ static inline bool insitu__rows_next(struct insitu__rows_walk *w) {
 
 /* ---- arrival ---- */
 
-/* Wakes the user's thread if it waits in next. The caller holds the lock. With inline_io the user's
- * thread sleeps in the reactor's ring, so the reactor is woken. */
+/* Wakes the user's thread if it waits in next. What it waits for was set with the lock held. With
+ * inline_io the user's thread sleeps in the reactor's ring, so the reactor is woken. */
 static void insitu__rows_tell(insitu_iter *it) {
   pthread_cond_broadcast(&it->news);
   if (it->loader->config.inline_io) insitu__reactor_wake(&it->loader->reactor);
@@ -45491,10 +45553,14 @@ static void insitu__rows_count_down(
   if (now) insitu__rows_filled(it, number, now);
   bool call = left && number == it->shared.called;
   bool upload = !left && it->device.n_rings && number == it->shared.uploaded;
-  if (call || upload) insitu__reactor_wake(&it->loader->reactor);
   /* With a call to come, too: insitu__check_batch comes before it. */
-  if (!upload && number == it->shared.next) insitu__rows_tell(it);
+  bool tell = !upload && number == it->shared.next;
   pthread_mutex_unlock(&it->lock);
+
+  /* Without the lock, which the woken thread takes: on this thread's core it would run at once, and
+   * wait. The tile or the reactor that counts down keeps the iterator. */
+  if (call || upload) insitu__reactor_wake(&it->loader->reactor);
+  if (tell) insitu__rows_tell(it);
 }
 
 /* [lo, hi) along each stored axis of the array: places of a batch row, or elements of the array. */
@@ -45613,6 +45679,38 @@ static void insitu__rows_arrive(struct insitu__loader_tile *t, unsigned thread, 
       parts = arrived[slot];
       arrived[slot] = 0;
       if (it->ring[slot]->number < before) insitu__rows_count_down(it, it->ring[slot], parts);
+    }
+  }
+}
+
+/* Whether the tile's list holds all its rows, so that insitu__rows_arrive_all may have it. */
+static bool insitu__rows_one_piece(const struct insitu__loader_tile *t) {
+  return !t->slot && !t->patches && t->last <= t->array->list_rows;
+}
+
+/* insitu__rows_arrive for those tiles of a list, linked by `next`, that have `landed`. A batch is
+ * counted down once for all of them. */
+static void insitu__rows_arrive_all(struct insitu__loader_tile *first, unsigned thread) {
+  for (struct insitu__loader_tile *t = first; t; t = t->next) {
+    uint32_t *arrived = t->iter->arrived + thread * t->iter->n_arrived;
+    struct insitu__rows_walk w;
+
+    if (!t->landed) continue;
+    insitu__rows_walk(&w, t, t->first, t->last);
+    while (insitu__rows_next_run(&w)) arrived[w.slot] += (uint32_t)w.n;
+  }
+
+  for (struct insitu__loader_tile *t = first; t; t = t->next) {
+    insitu_iter *it = t->iter;
+    uint32_t *arrived = it->arrived + thread * it->n_arrived;
+
+    for (uint64_t i = 0; t->landed && i < t->array->list_entries; i++) {
+      uint32_t slot = t->list[i].slot, parts;
+
+      if (slot == INSITU__ROWS_NONE || !arrived[slot]) continue;
+      parts = arrived[slot];
+      arrived[slot] = 0;
+      insitu__rows_count_down(it, it->ring[slot], parts);
     }
   }
 }
@@ -49772,6 +49870,8 @@ static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
   const struct insitu__geometry_array *a = t->array;
   uint64_t tile[INSITU__MAX_DIMS];
 
+  if (t->boxed == a && t->boxed_field == t->field) return INSITU_OK;
+  t->boxed = NULL;
   memset(t->wanted, 0, g->n_regions * sizeof *t->wanted);
   for (uint64_t i = 0; i < g->n_regions; i++) {
     const struct insitu__geometry_region *r = &g->regions[i];
@@ -49784,6 +49884,9 @@ static insitu_status insitu__tile_boxes(struct insitu__loader_tile *t) {
     if (status) return status;
   }
 
+  if (g != &t->loader->geometry) return INSITU_OK; /* insitu_iter_set_steps frees what it cut */
+  t->boxed = a;
+  t->boxed_field = t->field;
   return INSITU_OK;
 }
 
@@ -49940,6 +50043,22 @@ static void insitu__tile_part(struct insitu__loader_tile *t) {
   t->seeks_end = false;
 }
 
+/* Whether the row that the scan has come to is all that the epoch shows of the tile's chunk. The
+ * row list is then known, and nothing has to be looked up: this is the way of small chunks of one
+ * sample, where that would take a tenth of their time. */
+static bool insitu__tile_alone(const insitu_iter *it, struct insitu__loader_tile *t) {
+  const struct insitu__plan_scan *s = &it->sched.scan;
+  const struct insitu__geometry_array *a = t->array;
+
+  if (a->rows != 1 || a->n_views != 1 || a->list_entries != 1 || a->map || t->patches) return false;
+  if (it->plan.shown->n_drawn != 1 || a->n_drawn != 1 || it->plan.part->list.n_axes) return false;
+  if (insitu__geometry_touch(a, s->view, s->anchor) != t->chunk) return false; /* a neighbour */
+  t->list[0].slot = (uint32_t)(t->number % it->n_ring);
+  t->list[0].row = (uint32_t)s->row;
+  t->listed = 0;
+  return true;
+}
+
 /* Finds out what the window wants of the chunk, and maps the tile's buffer at its first use. */
 static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
   t->have.n = 0;
@@ -49947,7 +50066,12 @@ static insitu_status insitu__tile_ready(struct insitu__loader_tile *t) {
     t->first = t->last = 0;
     insitu_status status = insitu__tile_boxes(t);
     if (status) return status;
-    if (insitu__tile_range(t) && t->first < t->last) insitu__tile_again(t);
+    if (t->alone) {
+      t->part_first = 0;
+      t->last = t->part_last = t->part_run = t->wanted[t->array->views->region];
+    } else if (insitu__tile_range(t) && t->first < t->last) {
+      insitu__tile_again(t);
+    }
     if (t->slot) { /* for any row that the window shows; the pass may have begun inside it */
       t->first = t->part_first = t->slot->first;
       t->last = t->part_last = t->slot->last;
@@ -50643,6 +50767,21 @@ static bool insitu__tile_open(
   return insitu__cache_open(&t->loader->cache, shard, store, key);
 }
 
+/* Has the tile read its shard's object by the slot's descriptor, where that can be. */
+static void insitu__tile_hold(
+    struct insitu__loader_tile *t, struct insitu__cache_slot *shard, uint64_t *index) {
+  if (!insitu__tile_open(t, shard, index)) return;
+  t->shard = shard;
+  shard->users++;
+  shard->recent = true;
+}
+
+/* Whether the chunk can have as many bytes as the index of its shard says. */
+static bool insitu__tile_may_store(const struct insitu__loader_tile *t) {
+  const struct insitu__geometry_array *a = t->array;
+  return a->zarr.codecs.n ? t->stored <= a->bound : t->stored == a->chunk_bytes;
+}
+
 /* Whether a worker may try the tile: it is small, and its place in its shard, if it lies in one, is
  * known. Reactor thread. */
 static bool insitu__tile_may_try(struct insitu__loader_tile *t) {
@@ -50659,14 +50798,17 @@ static bool insitu__tile_may_try(struct insitu__loader_tile *t) {
   if (!a->zarr.source->store.ops->read_now) return false;
   if (!a->zarr.n_levels) return true;
   insitu__tile_index(t, index);
+  if (a->zarr.n_levels == 1) {
+    shard = insitu__cache_slot_now(&ld->cache, t->zarr, index, &t->index, &t->inner);
+    if (!shard) return false;
+    insitu__tile_hold(t, shard, index);
+    if (t->shard) return true;
+    t->index = NULL;
+  }
   if (insitu__cache_locate_now(&ld->cache, t->zarr, index, &shard, &t->offset, &t->stored))
     return false;
-  if (a->zarr.codecs.n ? t->stored > a->bound : t->stored != a->chunk_bytes) return false;
-  if (insitu__tile_open(t, shard, index)) {
-    t->shard = shard;
-    shard->users++;
-    shard->recent = true;
-  }
+  if (!insitu__tile_may_store(t)) return false;
+  if (a->zarr.n_levels > 1) insitu__tile_hold(t, shard, index);
   return true;
 }
 
@@ -50675,6 +50817,9 @@ static bool insitu__tile_may_try(struct insitu__loader_tile *t) {
 struct insitu__tile_bunch {
   struct insitu__loader_tile *first;
   unsigned missed; /* reads that found too little in the caches */
+  /* What is yet to be added to the loader's counts of these names: threads that count in turns wait
+   * for each other's caches. */
+  uint64_t requests, reads, bytes_read, bytes_decoded;
   /* With a timeline: the time when the last stage ended. The next one begins with it, so that the
    * clock is read once a stage. untimed: the first of the tiles that wait for their times, or NULL;
    * untimed_bytes: what was read of them. */
@@ -50682,6 +50827,16 @@ struct insitu__tile_bunch {
   struct insitu__loader_tile *untimed;
   uint64_t untimed_bytes;
 };
+
+/* Finds the chunk's bytes by the index of its shard. False: it is absent, or its entry is wrong,
+ * which insitu__tile_await tells. Whoever looks here first waits for memory, and a worker can ask
+ * for all entries of a bunch at once. */
+static bool insitu__tile_try_place(struct insitu__loader_tile *t) {
+  if (!t->index) return true;
+  insitu_status status = insitu__shard_entry(
+      t->zarr->level[0].shard, t->index, t->inner, UINT64_MAX, &t->offset, &t->stored, NULL);
+  return !status && t->stored != UINT64_MAX && insitu__tile_may_store(t);
+}
 
 /* Finds the rows of a tile, and points its iovecs to where its bytes go. False: it is left to
  * insitu__tile_await. */
@@ -50691,6 +50846,8 @@ static bool insitu__tile_try_aim(struct insitu__loader_tile *t, unsigned worker)
   atomic_store_explicit(&t->stage, INSITU__LOADER_READING, memory_order_relaxed);
   t->run.next = NULL;
   t->aim.n = 0;
+  t->landed = false;
+  if (!insitu__tile_try_place(t)) return false;
   if (insitu__tile_ready(t)) return false;
   if (t->first >= t->last) return true; /* nothing is read */
   if (t->entry && !t->fills) {
@@ -50746,9 +50903,18 @@ static void insitu__tile_try_cut(struct insitu__loader_tile *head) {
   }
 }
 
+/* Adds to the loader's counts what the bunch has not yet. Before a batch can be delivered. */
+static void insitu__tile_try_count(struct insitu__tile_bunch *b, insitu_loader *ld) {
+  if (b->requests) insitu__loader_add(&ld->count.requests, b->requests);
+  if (b->reads) insitu__loader_add(&ld->count.reads, b->reads);
+  if (b->bytes_read) insitu__loader_add(&ld->count.bytes_read, b->bytes_read);
+  if (b->bytes_decoded) insitu__loader_add(&ld->count.bytes_decoded, b->bytes_decoded);
+  b->requests = b->reads = b->bytes_read = b->bytes_decoded = 0;
+}
+
 /* Reads a run by one system call, what lies between two tiles to where the first one's bytes end.
  * Tiles are done up to the first one whose bytes are not all in the caches. */
-static void insitu__tile_try_run(struct insitu__loader_tile *head) {
+static void insitu__tile_try_run(struct insitu__tile_bunch *b, struct insitu__loader_tile *head) {
   struct insitu__store *store = &head->array->zarr.source->store;
   uint64_t want = 0;
   unsigned n = 0;
@@ -50772,26 +50938,27 @@ static void insitu__tile_try_run(struct insitu__loader_tile *head) {
     t->done = end <= got;
     if (t->done) used = end;
   }
-  insitu__loader_add(&head->loader->count.bytes_read, used);
+  b->bytes_read += used;
 }
 
 /* Reads one tile. */
-static bool insitu__tile_try_read(struct insitu__loader_tile *t) {
+static bool insitu__tile_try_read(struct insitu__tile_bunch *b, struct insitu__loader_tile *t) {
   struct insitu__store *store = &t->array->zarr.source->store;
   const struct insitu__loader_aim *aim = &t->aim;
   uint64_t index[INSITU__MAX_DIMS], want = aim->exact ? aim->bytes : 0;
-  char key[INSITU__MAX_KEY] = "";
+  char key[INSITU__MAX_KEY];
   int fd = t->shard ? t->shard->fd : -1;
 
+  key[0] = 0;
   if ((fd < 0 || t->loader->leaves) && insitu__tile_key(t, index, key)) return false;
   if (insitu__tile_leave(t, key, aim, t->run.at, t->stored != UINT64_MAX)) {
-    insitu__loader_add(&t->loader->count.bytes_read, t->got);
+    b->bytes_read += t->got;
     return true;
   }
   if (insitu__store_read_now(store, key, fd, t->run.at, t->iov, aim->n, want, &t->got))
     return false;
   if (aim->exact ? t->got != aim->bytes : t->got > aim->bytes) return false;
-  insitu__loader_add(&t->loader->count.bytes_read, t->got);
+  b->bytes_read += t->got;
   return true;
 }
 
@@ -50851,33 +51018,36 @@ static struct insitu__loader_tile *insitu__tile_try(
   struct insitu__loader_tile *next = head, *last = head;
   bool timed = insitu__report_is_logged(ld, 3);
   int64_t begin = timed ? insitu__base_now() : 0;
-  uint64_t reads = 0, decoded = 0;
+  bool counted = false;
 
   insitu__tile_try_cut(head);
   for (struct insitu__loader_tile *t = head; ld->reactor.trace && t; t = t->run.next)
     insitu__tile_reads(t, b->now);
   insitu__trace_range_begin("insitu read");
-  if (head->run.next) insitu__tile_try_run(head);
-  else head->done = insitu__tile_try_read(head);
+  if (head->run.next) insitu__tile_try_run(b, head);
+  else head->done = insitu__tile_try_read(b, head);
   insitu__trace_range_end();
   int64_t got = ld->reactor.trace ? insitu__tile_try_got(b, head) : 0;
   for (struct insitu__loader_tile *t = head; t; t = t->run.next) {
     last = t;
     if (!t->done) continue;
-    reads++;
-    if (t->aim.direct) decoded += t->aim.bytes;
+    b->reads++;
+    if (t->aim.direct) b->bytes_decoded += t->aim.bytes;
   }
 
   struct insitu__loader_tile *behind = last->next;
   b->missed += !last->done;
   if (!head->done) return behind;
 
-  /* before a batch can be delivered */
-  insitu__loader_add(&ld->count.requests, 1);
-  insitu__loader_add(&ld->count.reads, reads);
-  if (decoded) insitu__loader_add(&ld->count.bytes_decoded, decoded);
+  b->requests++;
   for (struct insitu__loader_tile *t = head; t && t->done; t = next) {
     next = t->run.next;
+    t->landed = t->aim.direct && !t->aim.shared && !ld->reactor.trace && !timed &&
+                insitu__rows_one_piece(t);
+    t->status = INSITU_OK;
+    if (t->landed) continue;
+    if (!counted) insitu__tile_try_count(b, ld);
+    counted = true;
     t->span.got = got;
     t->done = insitu__tile_try_rows(b, t, worker);
     if (!t->done) insitu__loader_add(&ld->count.reads, UINT64_MAX);
@@ -50892,6 +51062,8 @@ static void insitu__tile_try_bunch(void *arg, unsigned worker) {
   struct insitu__tile_bunch *b = arg;
 
   for (struct insitu__loader_tile *t = b->first; t; t = t->next)
+    if (t->index) __builtin_prefetch(t->index + 16 * t->inner);
+  for (struct insitu__loader_tile *t = b->first; t; t = t->next)
     t->done = insitu__tile_try_aim(t, worker);
   insitu__tile_try_sort(b);
   b->now = insitu__trace_now(b->first->loader->reactor.trace);
@@ -50899,6 +51071,8 @@ static void insitu__tile_try_bunch(void *arg, unsigned worker) {
     if (t->done && t->aim.n) t = insitu__tile_try(b, t, worker);
     else t = t->next;
   }
+  insitu__tile_try_count(b, b->first->loader);
+  insitu__rows_arrive_all(b->first, worker);
   if (b->untimed) (void)insitu__tile_try_time(b, NULL);
 }
 
@@ -50910,7 +51084,7 @@ static void insitu__tile_bunch_await(void *arg) {
   insitu_loader *ld = t->loader;
   unsigned landed = 0;
 
-  insitu__reactor_work_await(&ld->reactor, insitu__tile_try_bunch, &bunch);
+  insitu__reactor_work_as_await(&ld->reactor, insitu__tile_try_bunch, &bunch, true);
   for (t = bunch.first; t; t = next) {
     next = t->next;
     if (next && ld->reactor.trace) __builtin_prefetch(&next->span);
@@ -52324,8 +52498,9 @@ static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) 
   return !status;
 }
 
-/* One past the last batch that may be scanned now. */
-static uint64_t insitu__pass_limit(insitu_iter *it) {
+/* One past the last batch that may be scanned now. at: the one that the scan has come to. If it may
+ * not be, the next delivery wakes the reactor. */
+static uint64_t insitu__pass_limit(insitu_iter *it, uint64_t at) {
   const insitu_loader_desc *c = &it->loader->config;
   pthread_mutex_lock(&it->lock);
   it->shared.seen = it->shared.next;
@@ -52343,6 +52518,7 @@ static uint64_t insitu__pass_limit(insitu_iter *it) {
   uint64_t from = s->epoch == epoch ? it->shared.next % it->batches : 0;
   uint64_t skip = s->epoch < epoch ? UINT64_MAX : insitu__receipt_ahead(s, from);
   if (skip != UINT64_MAX) limit = insitu__base_min(limit, s->epoch * it->batches + skip);
+  it->shared.ample = at < limit && !it->kept; /* where chunks are kept, it may end before */
   pthread_mutex_unlock(&it->lock);
   return limit;
 }
@@ -52384,6 +52560,8 @@ static struct insitu__loader_tile *insitu__pass_tile(insitu_iter *it, uint64_t b
   t->base = base;
   t->number = base + it->sched.scan.batch;
   t->listed = UINT64_MAX;
+  t->alone = false;
+  t->index = NULL;
   t->map = (struct insitu__plan_map){.plan = &it->plan, .order = t->order, .window = &t->window};
   t->ranged = false;
   return t;
@@ -52478,6 +52656,7 @@ static void insitu__pass_start(insitu_iter *it, uint64_t base, struct insitu__lo
   ld->sched.free = t->next;
   t->next = NULL;
   t->slot = slot;
+  t->alone = !slot && insitu__tile_alone(it, t);
   if (!ld->sched.pump_now) ld->sched.pump_now = insitu__report_clock(ld);
   t->started_at = ld->sched.pump_now;
   if (ld->reactor.trace && ld->config.inline_io) t->queued_at = insitu__base_now();
@@ -52650,11 +52829,16 @@ static bool insitu__pass_step_gather(insitu_iter *it, uint64_t base, bool *start
 /* Scans until a chunk is started (true), or nothing may be scanned for now (false). */
 static bool insitu__pass_scan(insitu_iter *it) {
   struct insitu__plan_scan *s = &it->sched.scan;
-  uint64_t limit = it->sched.stopping ? 0 : insitu__pass_limit(it);
-  if (it->kept) limit = insitu__base_min(limit, it->kept->gathered + it->kept->size.depth);
+  if (it->sched.stopping) return false;
   for (;;) {
+    uint64_t at = it->sched.scan_epoch * it->batches + s->batch;
+    if (at >= it->sched.limit) it->sched.limit = insitu__pass_limit(it, at);
+    uint64_t limit = it->sched.limit;
+    if (it->kept) limit = insitu__base_min(limit, it->kept->gathered + it->kept->size.depth);
+    if (at >= limit) return false;
+
     /* Behind the epoch's last batch the scan goes on with the next epoch. */
-    if (s->batch == it->batches && it->sched.scan_epoch * it->batches + s->batch < limit) {
+    if (s->batch == it->batches) {
       uint64_t epoch = it->sched.scan_epoch + 1;
       if (it->sched.inflight[epoch & 1]) return false; /* these chunks still use the order */
       insitu__order_reset(&it->order[epoch & 1], epoch);
@@ -52665,7 +52849,6 @@ static bool insitu__pass_scan(insitu_iter *it) {
     }
     uint64_t base = it->sched.scan_epoch * it->batches;
     bool started = false;
-    if (base + s->batch >= limit) return false;
     bool went = it->kept ? insitu__pass_step_gather(it, base, &started)
                          : insitu__pass_step_scatter(it, base, &started);
     if (!went || started) return started;
@@ -52792,6 +52975,7 @@ static void insitu__pass_pump(void *arg) {
       pthread_mutex_unlock(&it->lock);
       continue;
     }
+    it->sched.limit = 0; /* not known */
     if (it->device.n_rings) insitu__pass_upload(it);
   }
 
@@ -54106,7 +54290,9 @@ failed:
  * quarter of them: the others are ready, or on their way, while it sleeps. While chunks are in
  * flight it looks by itself after each of them, and is woken once for half of the batches, since
  * the last chunk may be long on its way. Where the next batch is not ready, the reactor is woken
- * for each that is new to it. With the lock held. */
+ * for each that is new to it; but not where the scan has yet to come to the end of what it might
+ * scan before: then it waits for chunks, and a delivery gives it nothing to do. With the lock
+ * held. */
 static bool insitu__pass_wakes(insitu_iter *it) {
   uint64_t ahead = insitu__base_min(it->n_ring, it->loader->config.prefetch_depth);
   uint64_t next = it->shared.next, delivered = next - it->shared.seen;
@@ -54115,6 +54301,7 @@ static bool insitu__pass_wakes(insitu_iter *it) {
                !atomic_load_explicit(&it->ring[next % it->n_ring]->pending, memory_order_relaxed);
 
   if (!delivered) return false;
+  if (it->shared.ample && !it->device.on) return false;
   if (ready && delivered < ahead / share) return false;
   it->shared.seen = next;
   return true;
