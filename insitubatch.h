@@ -50589,6 +50589,31 @@ static void insitu__tile_measure(struct insitu__loader_tile *t) {
   t->bound = insitu__chain_bound(&a->zarr.codecs, t->decoded);
 }
 
+/* Makes the next free tile, which stays free, one of the chunk that the scan has come to. base: the
+ * number of the epoch's first batch. */
+static struct insitu__loader_tile *insitu__tile_new(insitu_iter *it, uint64_t base) {
+  insitu_loader *ld = it->loader;
+  struct insitu__loader_tile *t = ld->sched.free;
+  t->iter = it;
+  t->order = it->sched.scan.order;
+  t->window = it->sched.scan.current->window;
+  t->array = &it->plan.shown->arrays[it->sched.scan.array];
+  t->zarr = &ld->geometry.arrays[it->sched.scan.array].zarr;
+  t->slot = NULL;
+  t->fills = t->filled = false;
+  t->chunk = it->sched.scan.chunk;
+  t->field = it->sched.scan.field;
+  insitu__tile_measure(t);
+  t->base = base;
+  t->number = base + it->sched.scan.batch;
+  t->listed = UINT64_MAX;
+  t->alone = false;
+  t->index = NULL;
+  t->map = (struct insitu__plan_map){.plan = &it->plan, .order = t->order, .window = &t->window};
+  t->ranged = false;
+  return t;
+}
+
 /* The chunk's place in the array's grid, and its object's key. */
 static insitu_status insitu__tile_key(struct insitu__loader_tile *t, uint64_t *index, char *key) {
   insitu__tile_index(t, index);
@@ -52542,31 +52567,6 @@ static void insitu__pass_launch(insitu_loader *ld) {
   if (t) insitu__pass_spawn(t, insitu__tile_bunch_await);
 }
 
-/* Makes the next free tile, which stays free, one of the chunk that the scan has come to. base: the
- * number of the epoch's first batch. */
-static struct insitu__loader_tile *insitu__pass_tile(insitu_iter *it, uint64_t base) {
-  insitu_loader *ld = it->loader;
-  struct insitu__loader_tile *t = ld->sched.free;
-  t->iter = it;
-  t->order = it->sched.scan.order;
-  t->window = it->sched.scan.current->window;
-  t->array = &it->plan.shown->arrays[it->sched.scan.array];
-  t->zarr = &ld->geometry.arrays[it->sched.scan.array].zarr;
-  t->slot = NULL;
-  t->fills = t->filled = false;
-  t->chunk = it->sched.scan.chunk;
-  t->field = it->sched.scan.field;
-  insitu__tile_measure(t);
-  t->base = base;
-  t->number = base + it->sched.scan.batch;
-  t->listed = UINT64_MAX;
-  t->alone = false;
-  t->index = NULL;
-  t->map = (struct insitu__plan_map){.plan = &it->plan, .order = t->order, .window = &t->window};
-  t->ranged = false;
-  return t;
-}
-
 /* Sets the clocks of the cache of decoded chunks: the iterator scans a row of the tile's epoch. */
 static void insitu__pass_time(insitu_iter *it, const struct insitu__loader_tile *t, uint64_t row) {
   struct insitu__decoded *d = &it->loader->decoded;
@@ -52652,7 +52652,7 @@ static bool insitu__pass_cached(insitu_iter *it, struct insitu__loader_tile *t) 
 /* Takes that tile and starts it: alone, or in a bunch. slot: where the chunk is kept, or NULL. */
 static void insitu__pass_start(insitu_iter *it, uint64_t base, struct insitu__loader_slot *slot) {
   insitu_loader *ld = it->loader;
-  struct insitu__loader_tile *t = insitu__pass_tile(it, base);
+  struct insitu__loader_tile *t = insitu__tile_new(it, base);
   ld->sched.free = t->next;
   t->next = NULL;
   t->slot = slot;
@@ -52748,7 +52748,7 @@ static void insitu__pass_charge(insitu_iter *it, uint64_t base, struct insitu__k
   const struct insitu__geometry_array *a = &it->plan.geometry->arrays[key->array];
   const struct insitu__kept_need *need = &it->kept->need[key->array];
   uint64_t row = key->first, group = it->plan.part->line[a->along].group;
-  struct insitu__loader_tile *t = insitu__pass_tile(it, base);
+  struct insitu__loader_tile *t = insitu__tile_new(it, base);
 
   insitu__tile_part(t);
   if (need->early) key->until = base + t->end;
