@@ -368,11 +368,11 @@ static void print_consumer(
   bool met = c->stall.low <= 0.01 && of_half <= 1;
   if (o->json) {
     print_comma(count);
-    printf(
-        "{\"row\":\"%s\",\"batches_s\":%.1f,\"period_ms\":%.4f,\"achieved\":%.4f,\"stall\":%.5f,\"low\":%.5f,"
-        "\"high\":%.5f,\"inside\":%.5f,"
-        "\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,\"longest_ms\":%.4f,\"p99_of_half\":%."
-        "4f,\"nexts\":%" PRIu64 ",\"met\":%s}",
+    printf("{\"row\":\"%s\",\"batches_s\":%.1f,\"period_ms\":%.4f,\"achieved\":%.4f,"
+           "\"stall\":%.5f,\"low\":%.5f,"
+           "\"high\":%.5f,\"inside\":%.5f,"
+           "\"p50_ms\":%.4f,\"p99_ms\":%.4f,\"p999_ms\":%.4f,\"longest_ms\":%.4f,\"p99_of_half\":%."
+           "4f,\"nexts\":%" PRIu64 ",\"met\":%s}",
         name, c->capacity, ms, c->achieved, c->stall.mid, c->stall.low, c->stall.high,
         c->inside.mid, ms * c->p50, ms * c->p99, ms * c->p999, ms * c->longest, of_half, c->nexts,
         met ? "true" : "false");
