@@ -697,10 +697,10 @@
  *                         loaded by dlopen should stay loaded
  *
  *   Own threads are named insitu-*, block all signals but those of faults, and install no handlers.
- *   While no chunk is in flight the reactor thread has the policy SCHED_BATCH, where it would have
- *   SCHED_OTHER: insitu_iter_next wakes it for the next chunks, and on a machine without an idle
- *   core it would run at once in place of the caller. A policy that you gave the opening thread is
- *   kept by all threads.
+ *   While batches are ready and no chunk is in flight the reactor thread has the policy SCHED_BATCH,
+ *   where it would have SCHED_OTHER: insitu_iter_next wakes it for the next chunks, and on a machine
+ *   without an idle core it would run at once in place of the caller. A policy that you gave the
+ *   opening thread is kept by all threads.
  *   There is no global state: several loaders live side by side. Each function says which threads
  *   may call it. The log function and the decoders of desc.codecs run on loader threads and inside
  *   your calls, perhaps several at once, and may not call the loader.
@@ -43754,6 +43754,10 @@ static void insitu__device_close(struct insitu__device *d) {
 /* Bytes of batches that prefetch_depth aims at, and that chunk buffers stay within. */
 #define INSITU__LOADER_FAR_BYTES (256u << 20)
 
+/* Batches that must be ready for the reactor thread to give way to who wakes it: the least that
+ * prefetch_depth is by default. */
+#define INSITU__LOADER_CALM 4
+
 /* Seconds without a chunk coming through after which the watchdog warns. */
 #ifndef INSITU_WATCHDOG_S
 #define INSITU_WATCHDOG_S 30
@@ -44389,13 +44393,22 @@ static bool insitu__loader_keeps(const insitu_loader *ld, const struct insitu__g
          insitu__disk_keeps(&ld->source.disk, insitu__disk_chunk_charge(a->chunk_bytes));
 }
 
-/* Whether nothing is under way but what the user's threads do with their batches. A device's copies
- * are: their next one is asked for as soon as a batch is released. [reactor thread] */
-static bool insitu__loader_idle(const insitu_loader *ld) {
-  bool idle = !ld->sched.inflight && !ld->sched.calls;
-  for (const insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter)
-    idle = idle && !it->sched.gathers && !it->sched.preparing && !it->device.n_rings;
-  return idle;
+/* Whether nothing is under way, and some iterator has INSITU__LOADER_CALM batches before its user
+ * waits. A device's copies are under way: their next one is asked for as soon as a batch is
+ * released. [reactor thread] */
+static bool insitu__loader_calm(const insitu_loader *ld) {
+  bool calm = false;
+  if (ld->sched.inflight || ld->sched.calls) return false;
+
+  for (insitu_iter *it = ld->sched.iters; it; it = it->sched.next_iter) {
+    if (it->sched.gathers || it->sched.preparing || it->device.n_rings) return false;
+    uint64_t filled = it->sched.scan_epoch * it->batches + it->sched.scan.batch;
+    pthread_mutex_lock(&it->lock);
+    filled = insitu__base_min(filled, it->shared.assigned);
+    calm = calm || filled >= it->shared.next + INSITU__LOADER_CALM;
+    pthread_mutex_unlock(&it->lock);
+  }
+  return calm;
 }
 
 /* Of the epoch that the tile is read for. */
@@ -53227,7 +53240,7 @@ static void insitu__pass_pump(void *arg) {
   for (insitu_iter *it = ld->sched.iters; !cancelled && it; it = it->sched.next_iter)
     if (it->kept) insitu__pass_gather(it); /* also what the scan has just completed */
   insitu__pass_launch(ld);
-  ld->reactor.gives_way = insitu__loader_idle(ld);
+  ld->reactor.gives_way = insitu__loader_calm(ld);
 }
 
 /* ---- the end of an iterator (the user's threads) ---- */

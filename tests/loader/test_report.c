@@ -1254,7 +1254,8 @@ static void await_policy(insitu_loader *ld, int want) {
   assert_int_equal(policy, want);
 }
 
-/* The reactor thread gives way to who wakes it while no chunk is in flight, and only then. */
+/* The reactor thread gives way to who wakes it while batches are ready and no chunk is in flight,
+ * and only then. */
 static void test_gives_way(void **state) {
   const char *root = support_path("way");
   const struct sched_param none = {0};
@@ -1276,6 +1277,7 @@ static void test_gives_way(void **state) {
     atomic_store(&hold_key, NULL);
     await_policy(ld, SCHED_BATCH); /* so many batches are ready as may be */
     assert_int_equal(run_epoch(it), 13 - 1);
+    await_policy(ld, SCHED_OTHER); /* hold_epoch: nothing is ready, and the user will wait */
     insitu_loader_close(&ld);
     insitu_iter_close(&it);
     support_remove(root);
