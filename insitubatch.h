@@ -697,10 +697,10 @@
  *                         loaded by dlopen should stay loaded
  *
  *   Own threads are named insitu-*, block all signals but those of faults, and install no handlers.
- *   While batches are ready and no chunk is in flight the reactor thread has the policy SCHED_BATCH,
- *   where it would have SCHED_OTHER: insitu_iter_next wakes it for the next chunks, and on a machine
- *   without an idle core it would run at once in place of the caller. A policy that you gave the
- *   opening thread is kept by all threads.
+ *   While batches are ready and no chunk is in flight the reactor thread has the policy
+ *   SCHED_BATCH, where it would have SCHED_OTHER: insitu_iter_next wakes it for the next chunks,
+ *   and on a machine without an idle core it would run at once in place of the caller. A policy
+ *   that you gave the opening thread is kept by all threads.
  *   There is no global state: several loaders live side by side. Each function says which threads
  *   may call it. The log function and the decoders of desc.codecs run on loader threads and inside
  *   your calls, perhaps several at once, and may not call the loader.
