@@ -26,10 +26,12 @@
  * stays warm. 1t: one decode thread beside one thread of the bare loop, which then reads, too; the
  * loader's reactor and the kernel's reading threads may use other cores, so that its cpu seconds
  * are to be looked at.
- * Where the bare loop is generous to itself: it takes chunks in the order of the archive
- * (--shuffled: not), knows the length of each file, never shuffles, and puts rows nowhere but
- * behind each other; it does not look at what it has decoded; it opens
- * a shard and reads its index once a round, and keeps all of them open.
+ * The bare loop takes chunks in a random order, as whoever shuffles must: in shards of small chunks
+ * those of the archive's order are neighbours in the page cache, and read a tenth faster
+ * (--in-order).
+ * Where the bare loop is generous to itself: it has that order before the round, knows the length
+ * of each file, and puts rows nowhere but behind each other; it does not look at what it has
+ * decoded; it opens a shard and reads its index once a round, and keeps all of them open.
  * Where it is not: it ends with its slowest thread, and with few large chunks a thread may wait for
  * the other.
  *
@@ -72,8 +74,8 @@
  *                several by commas
  *   --list       names of the rows, nothing else
  *   --rounds N   pairs of rounds (31)           --quick      7 pairs: to look, not to conclude
- *   --json       one JSON document              --shuffled   the bare loop takes chunks in random
- *                order
+ *   --json       one JSON document              --in-order   the bare loop takes chunks in the
+ *                archive's order
  *   --dir D      where to make the archives, one at a time: at most 1.1 GB, with --full 1.7 GB
  *                ($TMPDIR)
  *   --keep       leave them there
@@ -255,7 +257,7 @@ static struct result measure(const struct row *r, const char *dir, const struct 
   uint64_t n = o->rounds;
   bool readable = side_open(&side, r, dir, o, true);
   if (!readable) out.refusal = side.refusal.message;
-  bare_start(&b, r, dir, readable ? side.ring_bytes : r->bytes / 2, o->shuffled);
+  bare_start(&b, r, dir, readable ? side.ring_bytes : r->bytes / 2, o->in_order);
   if (readable) side_round(&side);
   if (r->cold) {
     drop_pages(r, dir);
@@ -340,7 +342,7 @@ static void profile(const struct row *r, const char *dir, const struct options *
   errno = 0;
   must(side_open(&side, r, dir, o, true), "the loader cannot read this row");
   if (o->bare) {
-    bare_start(&b, r, dir, side.ring_bytes, o->shuffled);
+    bare_start(&b, r, dir, side.ring_bytes, o->in_order);
     bare_calibrate(&b, dir, way);
   }
   side_round(&side);
@@ -557,7 +559,7 @@ static struct options parse(int argc, char **argv) {
         {"--json", NULL, NULL, &o.json}, {"--keep", NULL, NULL, &o.keep},
         {"--inline", NULL, NULL, &o.inline_io}, {"--bare", NULL, NULL, &o.bare},
         {"--full", NULL, NULL, &o.full}, {"--list", NULL, NULL, &o.list},
-        {"--shuffled", NULL, NULL, &o.shuffled}, {"--quick", NULL, NULL, &o.quick},
+        {"--in-order", NULL, NULL, &o.in_order}, {"--quick", NULL, NULL, &o.quick},
         {"--hedge", NULL, NULL, &o.hedge}};
     size_t k = 0, n = sizeof known / sizeof *known;
     while (k < n && strcmp(known[k].name, a)) k++;

@@ -264,6 +264,7 @@ struct bare { /* every thread takes the next chunk, reads it, decodes it */
   uint64_t chunks, chunk_bytes, depth;
   uint64_t slots, to_bytes; /* places for chunks, or for windows, and their bytes */
   uint64_t *order;          /* of the chunks */
+  uint64_t *position;       /* of each chunk in it */
   unsigned char *to;
   atomic_uint_least64_t next, done_bytes;
   struct bare_shard *shard;
@@ -314,7 +315,7 @@ static void bare_leave(struct bare *b, uint64_t chunk, int fd) { /* a chunk has 
   close(fd);
 }
 static unsigned char *bare_place(struct bare *b, uint64_t chunk) {
-  return b->to + chunk % b->slots * b->chunk_bytes;
+  return b->to + b->position[chunk] % b->slots * b->chunk_bytes;
 }
 /* Whether a chunk is read to where it belongs. */
 static bool bare_direct(const struct row *r) {
@@ -437,7 +438,7 @@ static struct cost bare_round(struct bare *b) {
 }
 
 static void bare_start(
-    struct bare *b, const struct row *r, const char *dir, uint64_t ring_bytes, bool shuffled) {
+    struct bare *b, const struct row *r, const char *dir, uint64_t ring_bytes, bool in_order) {
   memset(b, 0, sizeof *b);
   b->row = r;
   must((b->dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0, dir);
@@ -452,10 +453,12 @@ static void bare_start(
   b->to = (unsigned char *)map(b->to_bytes);
   b->order = (uint64_t *)take(b->chunks, sizeof *b->order);
   for (uint64_t i = 0; i < b->chunks; i++) {
-    uint64_t k = shuffled ? insitu__order_mix(i) % (i + 1) : i;
+    uint64_t k = in_order ? i : insitu__order_mix(i) % (i + 1);
     b->order[i] = b->order[k];
     b->order[k] = i;
   }
+  b->position = (uint64_t *)take(b->chunks, sizeof *b->position);
+  for (uint64_t i = 0; i < b->chunks; i++) b->position[b->order[i]] = i;
   b->shard = (struct bare_shard *)take(row_files(r), sizeof *b->shard);
   for (uint64_t i = 0; r->sharded && i < row_files(r); i++) {
     pthread_mutex_init(&b->shard[i].lock, NULL);
@@ -506,6 +509,7 @@ static void bare_stop(struct bare *b) {
   }
   free(b->shard);
   free(b->order);
+  free(b->position);
   pthread_barrier_destroy(&b->begin);
   pthread_barrier_destroy(&b->end);
   munmap(b->to, b->to_bytes);
