@@ -33360,7 +33360,7 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE void insitu__ops_rows_most32(
  *         of 2^126 or more, or of -1; returns which lanes shall not become NaN
  * ends    the function, also of lanes that are far
  */
-#define INSITU__OPS_LOGS_32(N, TARGET, unit)                                                       \
+#define INSITU__OPS_LOGS_32(N, TARGET, unit, often)                                                \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_split_##N(                               \
       insitu__ops_r_##N v, int more, insitu__ops_r_##N *s) {                                       \
     insitu__ops_w_##N bits = insitu__ops_bits_##N(v), power = bits & 0x7f800000u;                  \
@@ -33397,8 +33397,9 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE void insitu__ops_rows_most32(
     return insitu__ops_less_##N(is, insitu__ops_series_##N(r, r), minus_log);                      \
   }                                                                                                \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_ends_##N(                          \
-      insitu__ops_r_##N x, insitu__ops_m_##N is) {                                                 \
+      insitu__ops_r_##N x, insitu__ops_m_##N is, insitu__ops_w_##N far) {                          \
     typedef insitu__ops_w_##N W;                                                                   \
+    (void)far;                                                                                     \
     const insitu__ops_r_##N zero = {0}, u = x + 1;                                                 \
     const insitu__ops_r_##N infinite = insitu__ops_real_##N((W){0} + 0x7f800000u);                 \
     insitu__ops_r_##N r = insitu__ops_log1p_##N(x, false, is);                                     \
@@ -33434,25 +33435,27 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE void insitu__ops_rows_most32(
     return insitu__ops_signs_##N(is, insitu__ops_horner_##N(y, few), x);                           \
   }                                                                                                \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_ends_##N(                          \
-      insitu__ops_r_##N x, insitu__ops_m_##N is) {                                                 \
+      insitu__ops_r_##N x, insitu__ops_m_##N is, insitu__ops_w_##N far) {                          \
     typedef insitu__ops_w_##N W;                                                                   \
     const insitu__ops_r_##N log_2 = (insitu__ops_r_##N){0} + 0x1.62e43p-1f * (float)unit;          \
-    W size = insitu__ops_bits_##N(x) & 0x7fffffffu, power = size & 0x7f800000u;                    \
-    power = (power - 0x45800000u) & INSITU__OPS_MASK(W, power > 0x45800000u);                      \
+    const W least = (W){0} + 0x45800000u;                                                          \
+    W size = insitu__ops_bits_##N(x) & 0x7fffffffu;                                                \
+    W power = insitu__ops_reach_##N(is, least, size & 0x7f800000u) - least;                        \
     insitu__ops_r_##N r = insitu__ops_horner_##N(insitu__ops_real_##N(size - power), false);       \
     power = power + 0x3f800000u; /* the bits of 2^k */                                             \
     insitu__ops_r_##N k = insitu__ops_exponent_##N(insitu__ops_real_##N(power), power);            \
     r = insitu__ops_fma_##N(k, log_2, r);                                                          \
-    W is_end = INSITU__OPS_MASK(W, size == 0x7f800000u);                                           \
-    r = insitu__ops_pick_##N(is_end, insitu__ops_real_##N(size), r);                               \
+    if (__builtin_expect(insitu__ops_over_##N(far, 0x7f800000u), false))                           \
+      r = insitu__ops_pick_##N(                                                                    \
+          INSITU__OPS_MASK(W, size == 0x7f800000u), insitu__ops_real_##N(size), r);                \
     return insitu__ops_signs_##N(is, r, x);                                                        \
   }                                                                                                \
-  INSITU__OPS_PAIRS(N, TARGET, log1p, 0x7e7fffffu)                                                 \
-  INSITU__OPS_PAIRS(N, TARGET, asinh, 0x46000000u)
+  INSITU__OPS_PAIRS(N, TARGET, log1p, 0x7e7fffffu, false)                                          \
+  INSITU__OPS_PAIRS(N, TARGET, asinh, 0x46000000u, often)
 
 /* Two registers of a function; whether they are done: no where OVER returns that, which stands for
- * what is done with them if one is far. */
-#define INSITU__OPS_PAIR(N, TARGET, op, name, few, limit, OVER)                                    \
+ * what is done with them if one is far. often: whether that is likely. */
+#define INSITU__OPS_PAIR(N, TARGET, op, name, few, limit, often, OVER)                             \
   TARGET INSITU__OPS_INLINE bool insitu__ops_##name##_pair_##N(                                    \
       const unsigned char *from, unsigned char *to) {                                              \
     insitu__ops_r_##N x, y, log_x, log_y;                                                          \
@@ -33461,7 +33464,7 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE void insitu__ops_rows_most32(
     memcpy(&y, from + sizeof x, sizeof y);                                                         \
     insitu__ops_m_##N is_x = insitu__ops_##op##_far_##N(x, &far);                                  \
     insitu__ops_m_##N is_y = insitu__ops_##op##_far_##N(y, &far);                                  \
-    if (__builtin_expect(insitu__ops_over_##N(far, limit), false)) {                               \
+    if (__builtin_expect(insitu__ops_over_##N(far, limit), often)) {                               \
       OVER;                                                                                        \
     } else {                                                                                       \
       log_x = insitu__ops_##op##_##N(x, few, is_x);                                                \
@@ -33474,9 +33477,10 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE void insitu__ops_rows_most32(
 
 /* The kernel of a function, two registers at a time. Elements that do not fill two are done in a
  * place that does. */
-#define INSITU__OPS_PAIRS(N, TARGET, op, limit)                                                    \
-  INSITU__OPS_PAIR(N, TARGET, op, op, false, limit, log_x = insitu__ops_##op##_ends_##N(x, is_x);  \
-                   log_y = insitu__ops_##op##_ends_##N(y, is_y))                                   \
+#define INSITU__OPS_PAIRS(N, TARGET, op, limit, often)                                             \
+  INSITU__OPS_PAIR(                                                                                \
+      N, TARGET, op, op, false, limit, often, log_x = insitu__ops_##op##_ends_##N(x, is_x, far);   \
+      log_y = insitu__ops_##op##_ends_##N(y, is_y, far))                                           \
   TARGET static void insitu__ops_##op##_run_##N(INSITU__OPS_PARAMETERS) {                          \
     unsigned char rest[2 * sizeof(insitu__ops_r_##N)] = {0};                                       \
     uint64_t bytes = n * sizeof(float), left = bytes % sizeof rest, pairs = bytes - left;          \
@@ -33495,13 +33499,15 @@ INSITU__OPS_REGISTERS(wide32, INSITU__OPS_AVX2, uint32_t, 23, 127)
 INSITU__OPS_REGISTERS(most32, INSITU__OPS_AVX512, uint32_t, 23, 127)
 #endif
 
-/* asinh, as long as all are below 31.9. One that is not leaves all that come to the other kernel:
- * its results are the same. */
+/* asinh, as long as all are below 31.9, then as long as all are below 2^13. One that is not leaves
+ * all that come to the next kernel: its results are the same. */
 #define INSITU__OPS_FEW_FIRST(N, TARGET)                                                           \
-  INSITU__OPS_PAIR(N, TARGET, asinh, asinh_few, true, 0x41ff3333u, return false)                   \
+  INSITU__OPS_PAIR(N, TARGET, asinh, asinh_few, true, 0x41ff3333u, false, return false)            \
+  INSITU__OPS_PAIR(N, TARGET, asinh, asinh_all, false, 0x46000000u, false, return false)           \
   TARGET static void insitu__ops_asinh_run_few_##N(INSITU__OPS_PARAMETERS) {                       \
     uint64_t bytes = n * sizeof(float), pair = 2 * sizeof(insitu__ops_r_##N), i = 0;               \
     while (i + pair <= bytes && insitu__ops_asinh_few_pair_##N(from + i, to + i)) i += pair;       \
+    while (i + pair <= bytes && insitu__ops_asinh_all_pair_##N(from + i, to + i)) i += pair;       \
     if (i < bytes) insitu__ops_asinh_run_##N(from + i, to + i, a, b, each, n - i / sizeof(float)); \
   }
 
@@ -33572,11 +33578,11 @@ INSITU__OPS_REGISTERS(most32, INSITU__OPS_AVX512, uint32_t, 23, 127)
   INSITU__OPS_LOOP(                                                                                \
       N, TARGET, double, UINT64_C(0x7ff8000000000000), asinh, insitu__ops_asinh_##N(v))            \
   INSITU__OPS_KERNELS(N, TARGET, double, UINT64_C(0x7ff8000000000000), N)
-INSITU__OPS_LOGS_32(base32, , 0x1p-23f)
+INSITU__OPS_LOGS_32(base32, , 0x1p-23f, false)
 INSITU__OPS_KERNELS(base32, , float, 0x7fc00000u, base32)
 INSITU__OPS_64(base64, )
 #ifdef INSITU__OPS_HAS_WIDE
-INSITU__OPS_LOGS_32(wide32, INSITU__OPS_AVX2, 0x1p-23f)
+INSITU__OPS_LOGS_32(wide32, INSITU__OPS_AVX2, 0x1p-23f, true)
 INSITU__OPS_FEW_FIRST(wide32, INSITU__OPS_AVX2)
 INSITU__OPS_KERNELS(wide32, INSITU__OPS_AVX2, float, 0x7fc00000u, few_wide32)
 INSITU__OPS_64(wide64, INSITU__OPS_AVX2)
@@ -33589,7 +33595,7 @@ INSITU__OPS_REGISTERS(most64, INSITU__OPS_AVX512, uint64_t, 52, 1023)
 INSITU__OPS_LOGS_64(most64, INSITU__OPS_AVX512)
 INSITU__OPS_LOOP_MOST(most64, INSITU__OPS_AVX512, double, 0x7ff8000000000000u, log1p, wide64)
 INSITU__OPS_LOOP_MOST(most64, INSITU__OPS_AVX512, double, 0x7ff8000000000000u, asinh, wide64)
-INSITU__OPS_LOGS_32(most32, INSITU__OPS_AVX512, 1)
+INSITU__OPS_LOGS_32(most32, INSITU__OPS_AVX512, 1, true)
 INSITU__OPS_FEW_FIRST(most32, INSITU__OPS_AVX512)
 INSITU__OPS_TABLE(most32, wide32, most32, few_most32)
 INSITU__OPS_TABLE(most64, wide64, most64, most64)
