@@ -386,6 +386,39 @@ static void test_timers(void **state) {
   insitu__reactor_close(&r);
 }
 
+/* Patient jobs, alone and among others: each is told of, whoever owes the wake. */
+static atomic_int patient_left;
+static void patient_job(void *arg, unsigned worker) {
+  (void)arg, (void)worker;
+}
+static void patient_coro(void *arg) {
+  static int kind;
+  int mine = kind++;
+  for (int k = 0; k < 20; k++)
+    insitu__reactor_work_as_await(arg, patient_job, NULL, (mine + k) % 4 != 0);
+  atomic_fetch_sub(&patient_left, 1);
+}
+static void patient_start(void *arg) {
+  for (int n = atomic_load(&patient_left); n > 0; n--)
+    if (insitu__reactor_spawn(arg, patient_coro, arg)) abort();
+}
+static void test_patient(void **state) {
+  (void)state;
+  for
+    EACH_MODE (d)
+      for (int n = 1; n <= 9; n += 4) {
+        struct insitu__reactor r;
+        open_reactor(&r, d);
+        atomic_store(&patient_left, n);
+        insitu__reactor_call(&r, patient_start, &r);
+        while (atomic_load(&patient_left)) {
+          if (d->inline_mode) insitu__reactor_run(&r, -1);
+          else usleep(200);
+        }
+        insitu__reactor_close(&r);
+      }
+}
+
 /* The pump runs when another thread wakes the reactor, and after what it started has ended. */
 struct pump {
   struct insitu__reactor *r;
@@ -533,6 +566,7 @@ int main(void) {
       cmocka_unit_test(test_close_in_flight),
       cmocka_unit_test(test_sleeps_and_gates),
       cmocka_unit_test(test_timers),
+      cmocka_unit_test(test_patient),
       cmocka_unit_test(test_pump),
       cmocka_unit_test(test_gives_way),
       cmocka_unit_test(test_calls_and_failures),
