@@ -61233,13 +61233,24 @@ static uint64_t insitu__scan_batch_size(
 }
 
 /* Batches made ready ahead of a local store: few, so that they are in the processor's caches when
- * they are measured, which saves up to a sixth of the time. One for each thread. 0: the loader's
+ * they are measured, which saves up to a sixth of the time. One for each thread; but where a
+ * chunk is decoded into several batches, as many as one chunk for each thread fills, of at most
+ * 1 / SHARE of memory_budget: with fewer, one thread decodes and the others wait. 0: the loader's
  * default. */
-static uint64_t insitu__scan_depth(const insitu_loader *ld, uint64_t batch_bytes) {
-  enum { BYTES = 8 << 20, MOST = 64 };
+static uint64_t insitu__scan_depth(
+    const insitu_loader *ld, uint64_t batch_size, uint64_t batch_bytes) {
+  enum { BYTES = 8 << 20, MOST = 64, SHARE = 8 };
   if (insitu__store_is_remote(&ld->source.store)) return 0;
-  uint64_t ahead = insitu__base_min(MOST, BYTES / insitu__base_max(1, batch_bytes));
+  uint64_t each = insitu__base_max(1, batch_bytes);
+  uint64_t ahead = insitu__base_min(MOST, BYTES / each), span = 1;
   uint64_t threads = insitu__base_min(ld->config.decode_threads, INSITU__SCAN_THREADS);
+  for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
+    const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
+    if (a->zarr.codecs.n) span = insitu__base_max(span, a->rows);
+  }
+  span = insitu__base_ceil_div(span, batch_size);
+  uint64_t room = ld->config.memory_budget / SHARE / each;
+  if (span > 1) threads = insitu__base_max(threads, insitu__base_min(threads * span, room));
   return insitu__base_max(2, insitu__base_max(ahead, threads));
 }
 
@@ -61248,7 +61259,8 @@ static void insitu__scan_sizes(
   uint64_t row = 0;
   for (uint64_t i = 0; i < ld->geometry.n_outputs; i++) row += ld->geometry.outputs[i].row_bytes;
   d->batch_size = insitu__scan_batch_size(run, &ld->geometry, row);
-  if (!d->prefetch_depth) d->prefetch_depth = insitu__scan_depth(ld, d->batch_size * row);
+  if (!d->prefetch_depth)
+    d->prefetch_depth = insitu__scan_depth(ld, d->batch_size, d->batch_size * row);
 }
 
 /* Opens the loader without reading, to learn what there is, and then the one that reads. */
