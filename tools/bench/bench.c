@@ -26,9 +26,8 @@
  * stays warm. 1t: one decode thread beside one thread of the bare loop, which then reads, too; the
  * loader's reactor and the kernel's reading threads may use other cores, so that its cpu seconds
  * are to be looked at.
- * The bare loop takes chunks in a random order, as whoever shuffles must: in shards of small chunks
- * those of the archive's order are neighbours in the page cache, and read a tenth faster
- * (--in-order).
+ * The bare loop takes chunks in a random order, as whoever shuffles must. --in-order gives it the
+ * archive's order, in which small chunks of a shard are neighbours in the page cache.
  * Where the bare loop is generous to itself: it has that order before the round, knows the length
  * of each file, and puts rows nowhere but behind each other; it does not look at what it has
  * decoded; it opens a shard and reads its index once a round, and keeps all of them open.
