@@ -32968,9 +32968,10 @@ static const uint32_t insitu__ops_inverse_log[16] __attribute__((aligned(64))) =
     0xbdb8578f, 0xbe14dda1, 0xbe4b2aa0, 0xbe7d27a0, 0xbe971800, 0xbeae3889, 0xbec508b7, 0xbed9ef27,
     0xbeee1857, 0xbf017500, 0xbf0acfe0, 0xbf137230, 0xbf1c59d4, 0xbf317218, 0xbf317218};
 
-/* The rows of asinh: c, a0, a1 ... a5 as bits. Where a row stands is what the last 5 bits of the
- * exponent's are in v: those of LEAST are for |x| < 1.4, LOW for the next up to 32, MORE for the
- * rest. The first and the last, 16, are told apart by 4 bits. tools/make_log.py makes them. */
+/* The rows of asinh: c, a0, a1 ... a5 as bits. The last 5 bits of v's exponent number them. The
+ * rows of LEAST are for |x| < 1.4, those of LOW for |x| up to 32, those of MORE for the rest. The
+ * last 4 bits of the exponent tell the 16 rows of LOW and LEAST apart. tools/make_log.py makes all
+ * rows. */
 #define INSITU__OPS_ASINH_LOW(R)                                                                   \
   R(0x3fd9e32d, 0x3fa6a692, 0x3f01ab7d, 0xbde28869, 0x3cda54e9, 0xbba3c691, 0xb84673d0)            \
   R(0x401a4ce7, 0x3fce8bb8, 0x3ec42921, 0xbd8ad656, 0x3c6f844c, 0xbb4f88f3, 0x3a1a9616)            \
@@ -33453,8 +33454,8 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE void insitu__ops_rows_most32(
   INSITU__OPS_PAIRS(N, TARGET, log1p, 0x7e7fffffu, false)                                          \
   INSITU__OPS_PAIRS(N, TARGET, asinh, 0x46000000u, often)
 
-/* Two registers of a function; whether they are done: no where OVER returns that, which stands for
- * what is done with them if one is far. often: whether that is likely. */
+/* The function of two registers of elements. OVER is what happens where one of the elements is far;
+ * `often` tells whether that is likely. Returns true: both are done. OVER may return false. */
 #define INSITU__OPS_PAIR(N, TARGET, op, name, few, limit, often, OVER)                             \
   TARGET INSITU__OPS_INLINE bool insitu__ops_##name##_pair_##N(                                    \
       const unsigned char *from, unsigned char *to) {                                              \
@@ -33499,8 +33500,9 @@ INSITU__OPS_REGISTERS(wide32, INSITU__OPS_AVX2, uint32_t, 23, 127)
 INSITU__OPS_REGISTERS(most32, INSITU__OPS_AVX512, uint32_t, 23, 127)
 #endif
 
-/* asinh, as long as all are below 31.9, then as long as all are below 2^13. One that is not leaves
- * all that come to the next kernel: its results are the same. */
+/* asinh by three loops, whose results are the same bits. The first has the fewest rows, and ends
+ * before an |x| of 31.9 or more. The second ends before an |x| of 2^13 or more. The last one does
+ * the rest. */
 #define INSITU__OPS_FEW_FIRST(N, TARGET)                                                           \
   INSITU__OPS_PAIR(N, TARGET, asinh, asinh_few, true, 0x41ff3333u, false, return false)            \
   INSITU__OPS_PAIR(N, TARGET, asinh, asinh_all, false, 0x46000000u, false, return false)           \
@@ -43924,8 +43926,8 @@ struct insitu__loader_tile {
   insitu_loader *loader;
   struct insitu__box *box; /* per variable of the loader; set where `wanted` is */
   bool *wanted;            /* per variable: it is of this array and shows this field */
-  /* Of which array of the loader's geometry, and of which field, these two are: all its chunks have
-   * the same. NULL: of none that lasts. */
+  /* The array of the loader's geometry and the field that `box` and `wanted` are of: they are the
+   * same for all its chunks. NULL: they are found anew for each chunk. */
   const struct insitu__geometry_array *boxed;
   uint64_t boxed_field;
   struct iovec *iov;
@@ -43972,10 +43974,11 @@ struct insitu__loader_tile {
   bool seeks_end;
   bool ranged; /* they are known, and a re-read is counted */
 
-  /* Set by insitu__tile_may_try: the chunk's bytes in its object; UINT64_MAX: all of them. Or a
-   * worker finds them: it is the chunk number `inner` of this index, which `shard` keeps. */
+  /* The chunk's bytes in its object; UINT64_MAX: all of them. insitu__tile_may_try sets them. Where
+   * it sets `index` instead, a worker finds them there: the chunk is number `inner` of the index,
+   * which stays as long as `shard` is held. */
   uint64_t offset, stored;
-  const unsigned char *index; /* NULL: they are known */
+  const unsigned char *index; /* NULL: the bytes are known */
   uint64_t inner;
   struct insitu__cache_slot *shard; /* held, since its object is open; or NULL */
   struct insitu__loader_aim aim;    /* of the read that a worker tries */
@@ -44359,8 +44362,9 @@ struct insitu_loader {
   void (*hole)(void *user, const struct insitu__geometry_array *array, uint64_t chunk,
       uint64_t field, bool absent);
   void *hole_user;
-  /* Rows of raw chunks of local files stay there, and whoever takes batches reads them (>>scan):
-   * while file descriptors are below this number. 0: never. Set before iterators are opened. */
+  /* Rows of raw chunks of local files are left in these files, and whoever takes batches reads
+   * them: >>scan does. A file whose descriptor is this number or more is read as usual. 0: all are.
+   * Set before iterators are opened. */
   uint64_t leaves;
   struct insitu__loader_bad bad;
 };
@@ -45904,6 +45908,33 @@ static void insitu__rows_overhang(const struct insitu__rows_walk *w) {
   }
 }
 
+/* Adds rows [first, last) of the chunk, which the tile's list holds, to what has arrived of the
+ * batches in the thread's count. */
+static void insitu__rows_arrived(
+    struct insitu__loader_tile *t, unsigned thread, uint64_t first, uint64_t last) {
+  uint32_t *arrived = t->iter->arrived + thread * t->iter->n_arrived;
+  struct insitu__rows_walk w;
+
+  insitu__rows_walk(&w, t, first, last);
+  while (insitu__rows_next_run(&w)) arrived[w.slot] += (uint32_t)w.n;
+}
+
+/* Counts down the batches before number `before` that the tile's list names, by what has arrived of
+ * them in the thread's count, which is then 0. */
+static void insitu__rows_settle(struct insitu__loader_tile *t, unsigned thread, uint64_t before) {
+  insitu_iter *it = t->iter;
+  uint32_t *arrived = it->arrived + thread * it->n_arrived;
+
+  for (uint64_t i = 0; i < t->array->list_entries; i++) {
+    uint32_t slot = t->list[i].slot, parts;
+
+    if (slot == INSITU__ROWS_NONE || !arrived[slot]) continue;
+    parts = arrived[slot];
+    arrived[slot] = 0;
+    if (it->ring[slot]->number < before) insitu__rows_count_down(it, it->ring[slot], parts);
+  }
+}
+
 /* Counts the tile's rows down in the batches before number `before`: once for each batch, and for
  * each piece of a chunk that no list covers whole. thread: a worker's number, or their count for
  * the reactor. */
@@ -45932,17 +45963,8 @@ static void insitu__rows_arrive(struct insitu__loader_tile *t, unsigned thread, 
   /* Backwards: the list holds the last piece, which was written last. */
   for (uint64_t end = t->last, row; end > t->first; end = row) {
     row = insitu__base_max((end - 1) / a->list_rows * a->list_rows, t->first);
-    insitu__rows_walk(&w, t, row, end);
-    while (insitu__rows_next_run(&w)) arrived[w.slot] += (uint32_t)w.n;
-
-    for (uint64_t i = 0; i < a->list_entries; i++) {
-      uint32_t slot = t->list[i].slot, parts;
-
-      if (slot == INSITU__ROWS_NONE || !arrived[slot]) continue;
-      parts = arrived[slot];
-      arrived[slot] = 0;
-      if (it->ring[slot]->number < before) insitu__rows_count_down(it, it->ring[slot], parts);
-    }
+    insitu__rows_arrived(t, thread, row, end);
+    insitu__rows_settle(t, thread, before);
   }
 }
 
@@ -45954,28 +45976,10 @@ static bool insitu__rows_one_piece(const struct insitu__loader_tile *t) {
 /* insitu__rows_arrive for those tiles of a list, linked by `next`, that have `landed`. A batch is
  * counted down once for all of them. */
 static void insitu__rows_arrive_all(struct insitu__loader_tile *first, unsigned thread) {
-  for (struct insitu__loader_tile *t = first; t; t = t->next) {
-    uint32_t *arrived = t->iter->arrived + thread * t->iter->n_arrived;
-    struct insitu__rows_walk w;
-
-    if (!t->landed) continue;
-    insitu__rows_walk(&w, t, t->first, t->last);
-    while (insitu__rows_next_run(&w)) arrived[w.slot] += (uint32_t)w.n;
-  }
-
-  for (struct insitu__loader_tile *t = first; t; t = t->next) {
-    insitu_iter *it = t->iter;
-    uint32_t *arrived = it->arrived + thread * it->n_arrived;
-
-    for (uint64_t i = 0; t->landed && i < t->array->list_entries; i++) {
-      uint32_t slot = t->list[i].slot, parts;
-
-      if (slot == INSITU__ROWS_NONE || !arrived[slot]) continue;
-      parts = arrived[slot];
-      arrived[slot] = 0;
-      insitu__rows_count_down(it, it->ring[slot], parts);
-    }
-  }
+  for (struct insitu__loader_tile *t = first; t; t = t->next)
+    if (t->landed) insitu__rows_arrived(t, thread, t->first, t->last);
+  for (struct insitu__loader_tile *t = first; t; t = t->next)
+    if (t->landed) insitu__rows_settle(t, thread, UINT64_MAX);
 }
 
 /* Number of the first batch that shows some row of the chunk; UINT64_MAX: none does. */
@@ -51105,8 +51109,8 @@ static bool insitu__tile_may_try(struct insitu__loader_tile *t) {
 struct insitu__tile_bunch {
   struct insitu__loader_tile *first;
   unsigned missed; /* reads that found too little in the caches */
-  /* What is yet to be added to the loader's counts of these names: threads that count in turns wait
-   * for each other's caches. */
+  /* What the bunch has yet to add to the loader's counts of these names. It adds them at once:
+   * threads that add to one count in turns wait for each other's caches. */
   uint64_t requests, reads, bytes_read, bytes_decoded;
   /* With a timeline: the time when the last stage ended. The next one begins with it, so that the
    * clock is read once a stage. untimed: the first of the tiles that wait for their times, or NULL;
@@ -51191,7 +51195,8 @@ static void insitu__tile_try_cut(struct insitu__loader_tile *head) {
   }
 }
 
-/* Adds to the loader's counts what the bunch has not yet. Before a batch can be delivered. */
+/* Adds to the loader's counts what the bunch has counted since it last did. It is called before
+ * rows arrive, after which a batch may be delivered. */
 static void insitu__tile_try_count(struct insitu__tile_bunch *b, insitu_loader *ld) {
   if (b->requests) insitu__loader_add(&ld->count.requests, b->requests);
   if (b->reads) insitu__loader_add(&ld->count.reads, b->reads);
