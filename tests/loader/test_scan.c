@@ -554,7 +554,7 @@ static void caller_flushes(void **state) {
   support_make(archive = support_path("small.zarr"), &a);
   insitu_variable v = one("small");
   insitu_loader_desc d = desc_of(&v, 1);
-  char ref[512], path[512], part[2][512], merged[512];
+  char ref[512], path[512], part[2][528], merged[512];
   snprintf(ref, sizeof ref, "%s", support_path("kept.json"));
   snprintf(path, sizeof path, "%s", support_path("flushed.json"));
   snprintf(merged, sizeof merged, "%s", support_path("flushed.merged"));
