@@ -493,8 +493,8 @@
  *
  *   Three things differ. The order is another one (a seed gives another epoch than in Python). A
  *   sample whose window leaves its split is dropped unless split_spill = 1: targets of train are
- *   never inputs of val. Python's transforms have no counterpart yet; variable.dtype and
- *   variable.decode convert and unpack.
+ *   never inputs of val. What Python does by transforms, variable.dtype, decode and ops do here,
+ *   or a function of yours (desc.on_batch).
  *
  * ---- 7. MEMORY ----
  *
