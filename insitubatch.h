@@ -58511,6 +58511,8 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
                !it->shared.failed && !it->device.error.status;
   if (there) it->shared.end_told_at = it->shared.next;
   if (there) it->user.lap.began = 0;
+  /* The scan may have stopped before batches that were left out: no delivery tells it to go on. */
+  if (there && it->shared.skips.n) insitu__reactor_wake(&it->loader->reactor);
   if (there) memset(&it->shared.skips, 0, sizeof it->shared.skips);
   pthread_mutex_unlock(&it->lock);
   const struct insitu__pass_stored none = {.skips = {.epoch = epoch}};

@@ -454,6 +454,43 @@ static void test_reads(void **state) {
   support_remove(root);
 }
 
+/* The scan stops before batches that are left out at an epoch's begin; set_epoch, which forgets
+ * them, has it go on. */
+static void test_forgets(void **state) {
+  (void)state;
+  const char *root = support_path("forgets");
+  support_make(root, &x);
+  EACH_MODE (m) {
+    insitu_loader_desc d = desc_of(root, m);
+    d.hold_epoch = 1; /* nothing of an epoch is prefetched before next is called */
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter *it = open_iter_or_fail(ld, &train);
+    insitu_batch *b;
+    insitu_status status;
+    for (uint64_t epoch = 0; epoch < 10; epoch++) {
+      while ((status = insitu_iter_next(it, 20000, &b, NULL)) == INSITU_OK)
+        insitu_batch_release(&b);
+      assert_int_equal(status, INSITU_END);
+      if (insitu_iter_next(it, 0, &b, NULL) == INSITU_OK) { /* it mostly is not there yet */
+        insitu_batch_release(&b);
+        continue;
+      }
+      assert_int_equal(insitu_iter_skip(it, 0, 2, NULL), INSITU_OK);
+      float field[TIME * 15];
+      insitu_variable read = {.path = "x"}; /* through the reactor, which so has looked */
+      assert_int_equal(insitu_read(ld, &read, field, sizeof field, NULL, NULL), INSITU_OK);
+      usleep(20000); /* and rests */
+      assert_int_equal(insitu_iter_set_epoch(it, epoch + 1, NULL), INSITU_OK);
+      b = next_batch_or_fail(it);
+      assert_int_equal(b->index, 0);
+      insitu_batch_release(&b);
+    }
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+  support_remove(root);
+}
+
 static void refuse_skip(insitu_iter *it, uint64_t first, uint64_t n, const char *says) {
   insitu_error err = {0};
   assert_int_equal(insitu_iter_skip(it, first, n, &err), INSITU_E_ARG);
@@ -501,6 +538,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_worlds), cmocka_unit_test(test_axes),
       cmocka_unit_test(test_sequential), cmocka_unit_test(test_on_batch),
       cmocka_unit_test(test_line), cmocka_unit_test(test_resume), cmocka_unit_test(test_skip),
-      cmocka_unit_test(test_reads), cmocka_unit_test(test_refusals)};
+      cmocka_unit_test(test_reads), cmocka_unit_test(test_forgets),
+      cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
