@@ -53686,9 +53686,8 @@ static insitu_status insitu__pass_iter_slabs(insitu_iter *it, insitu_error *err)
   return insitu__pass_iter_tables(it, err);
 }
 
-/* Gives an iterator's share of the budgets back, and counts its slabs as gone. */
-static void insitu__pass_unreserve(insitu_iter *it) {
-  insitu_loader *ld = it->loader;
+/* Gives an iterator's share of the loader's budgets back, and counts its slabs as gone. */
+static void insitu__pass_unreserve(insitu_loader *ld, const insitu_iter *it) {
   uint64_t mapped = it->shared.slabs_mapped;
 
   ld->budget.reserved -= it->reserved;
@@ -53888,8 +53887,8 @@ static void insitu__pass_unlist(insitu_iter *it) {
 /* insitu__pass_detach, on the iterator's device. */
 static void insitu__pass_detach_now(void *arg) {
   insitu_iter *it = arg;
+  insitu_loader *ld = it->loader;
   struct insitu__device *d = &it->device;
-  insitu__pass_unreserve(it);
   insitu__kept_free(it->kept);
   it->kept = NULL;
   pthread_mutex_lock(&it->lock);
@@ -53919,6 +53918,7 @@ static void insitu__pass_detach_now(void *arg) {
     }
 
   insitu__device_free_closed(d);
+  insitu__pass_unreserve(ld, it); /* not before, for another thread may take the memory at once */
   pthread_mutex_lock(&it->lock);
   bool last = --it->shared.held == 0;
   pthread_mutex_unlock(&it->lock);
@@ -58366,7 +58366,7 @@ INSITU_DEF insitu_status insitu_iter_open(
   }
 
   if (status) {
-    insitu__pass_unreserve(it);
+    insitu__pass_unreserve(ld, it);
     insitu__pass_free_iter(it);
     insitu__pass_unref_iter(it); /* there will be no handle */
     return status;

@@ -5,6 +5,7 @@
 #include "support.h"
 #include "modes.h"
 #include <pthread.h>
+#include <semaphore.h>
 
 enum { ROWS = 8, EPOCHS = 3, MOST = 32 }; /* rows of a global batch; epochs of a run */
 
@@ -413,6 +414,66 @@ static void beside_others(void **state) {
   support_remove(root);
 }
 
+/* ---- closed by another thread ---- */
+
+struct closing {
+  insitu_iter *it;
+  sem_t frees, looked;
+  bool told;
+};
+
+static void give_slowly(void *user, void *memory, uint64_t bytes, int32_t place, int32_t device) {
+  struct closing *c = user;
+  if (!c->told) {
+    c->told = true;
+    sem_post(&c->frees);
+    while (sem_wait(&c->looked)) continue;
+  }
+  give(NULL, memory, bytes, place, device);
+}
+
+static void *close_it(void *arg) {
+  struct closing *c = arg;
+  insitu_iter_close(&c->it);
+  return NULL;
+}
+
+/* While an iterator's memory is being freed, it counts: another one may not take it yet. */
+static void counts_until_freed(void **state) {
+  (void)state;
+  const char *root = support_path("closed");
+  support_make(root, &x);
+  for (int m = 0; m < INLINE_URING; m++) {
+    if (!mode_usable(m)) continue;
+    insitu_loader_desc d = desc_of(root, m);
+    struct closing c = {.told = false};
+    sem_init(&c.frees, 0, 0);
+    sem_init(&c.looked, 0, 0);
+    d.alloc = take;
+    d.release = give_slowly;
+    d.alloc_user = &c;
+    insitu_loader *ld = open_or_fail(&d);
+    uint64_t before = promised(ld);
+    c.it = open_iter_or_fail(ld, &train);
+    insitu_batch *b = next_batch_or_fail(c.it);
+    insitu_batch_release(&b);
+    uint64_t with = promised(ld);
+    assert_true(with > before);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, close_it, &c), 0);
+    while (sem_wait(&c.frees)) continue;
+    uint64_t meanwhile = promised(ld);
+    sem_post(&c.looked);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(meanwhile, with);
+    assert_int_equal(promised(ld), before);
+    insitu_loader_close(&ld);
+    sem_destroy(&c.frees);
+    sem_destroy(&c.looked);
+  }
+  support_remove(root);
+}
+
 /* ---- refused ---- */
 
 /* What the desc gives must be the state's; what it leaves open need not. A refused iterator goes on
@@ -800,7 +861,8 @@ static void default_lanes(void **state) {
 
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(adopts), cmocka_unit_test(again_and_again),
-      cmocka_unit_test(gives_back), cmocka_unit_test(beside_others), cmocka_unit_test(given),
+      cmocka_unit_test(gives_back), cmocka_unit_test(beside_others),
+      cmocka_unit_test(counts_until_freed), cmocka_unit_test(given),
       cmocka_unit_test(in_order), cmocka_unit_test(budget), cmocka_unit_test(grown),
       cmocka_unit_test(other_parts), cmocka_unit_test(several_axes),
       cmocka_unit_test(default_lanes)};
