@@ -24754,9 +24754,10 @@ struct insitu__kerchunk {
   bool has_refs; /* there was a "refs", which makes it version 1 */
   uint64_t at;   /* bytes of the text before the piece */
 
-  /* urls as they stand in the text, between their quotes */
+  /* urls as they stand in the text, between their quotes; behind each a NUL, so that half of a pair
+   * of escapes at its end finds no other half in the next one */
   struct insitu__text_buffer raw;
-  uint64_t *url;  /* growing array: offset of each in raw; it ends at the next one's */
+  uint64_t *url;  /* growing array: offset of each in raw */
   uint32_t *slot; /* numbers of urls + 1, by hash */
   uint64_t n_slots;
   uint32_t last; /* the url that was met last */
@@ -24942,7 +24943,7 @@ static const char *insitu__kerchunk_raw(
     const struct insitu__kerchunk *k, uint32_t number, uint64_t *n) {
   uint64_t at = k->url[number], end = k->raw.n;
   if (number + 1u < INSITU__ARRAY_LEN(k->url)) end = k->url[number + 1];
-  *n = end - at;
+  *n = end - at - 1;
   return k->raw.text + at;
 }
 
@@ -24992,10 +24993,11 @@ static int insitu__kerchunk_intern(
     return insitu__kerchunk_fail(k, INSITU_E_UNSUPPORTED,
         "it has more than INSITU__MAX_REFS_TARGETS (2^24 - 3) targets; write several files");
   uint64_t at = k->raw.n;
-  if (s->n > k->raw.limit - at)
+  if (s->n >= k->raw.limit - at)
     return insitu__kerchunk_fail(k, INSITU_E_UNSUPPORTED,
         "its urls have more bytes than INSITU__MAX_REFS_BYTES (2^32); write several files");
-  if (!insitu__text_buffer_bytes(&k->raw, s->text, s->n) || !INSITU__ARRAY_PUSH(k->url, at))
+  if (!insitu__text_buffer_bytes(&k->raw, s->text, s->n) ||
+      !insitu__text_buffer_bytes(&k->raw, "", 1) || !INSITU__ARRAY_PUSH(k->url, at))
     return insitu__kerchunk_fail(k, INSITU_E_NOMEM, "no memory");
   k->slot[h & (k->n_slots - 1)] = (uint32_t)count + 1;
   *number = k->last = (uint32_t)count;

@@ -131,6 +131,8 @@ static void test_escapes(void **state) {
   FINE("{\"k\xc3\xa4/0\":\"\xe2\x82\xac\"}", {"k\xc3\xa4/0", "=\xe2\x82\xac"});
   /* half a pair */
   FINE("{\"a\":\"\\ud83d!\"}", {"a", "=\xef\xbf\xbd!"});
+  FINE("{\"a/0\":[\"x\\ud83d\"],\"a/1\":[\"\\ude00\"]}", {"a/0", "x\xef\xbf\xbd"},
+      {"a/1", "\xef\xbf\xbd"});
 }
 static void test_keys(void **state) {
   (void)state;
