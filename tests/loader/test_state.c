@@ -862,10 +862,9 @@ static void default_lanes(void **state) {
 int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(adopts), cmocka_unit_test(again_and_again),
       cmocka_unit_test(gives_back), cmocka_unit_test(beside_others),
-      cmocka_unit_test(counts_until_freed), cmocka_unit_test(given),
-      cmocka_unit_test(in_order), cmocka_unit_test(budget), cmocka_unit_test(grown),
-      cmocka_unit_test(other_parts), cmocka_unit_test(several_axes),
-      cmocka_unit_test(default_lanes)};
+      cmocka_unit_test(counts_until_freed), cmocka_unit_test(given), cmocka_unit_test(in_order),
+      cmocka_unit_test(budget), cmocka_unit_test(grown), cmocka_unit_test(other_parts),
+      cmocka_unit_test(several_axes), cmocka_unit_test(default_lanes)};
   if (argc > 1) cmocka_set_test_filter(argv[1]);
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
