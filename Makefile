@@ -33,6 +33,7 @@ LIBS_test_part = -lblosc
 LIBS_test_parts = -lblosc
 LIBS_test_part_reads = -lblosc
 LIBS_test_random = -lblosc
+LIBS_test_scan = -lblosc
 
 DEMO     = examples/02_train_winds.c
 EXAMPLES = $(basename $(notdir $(wildcard examples/*.c examples/*.cpp examples/*.cu examples/*.f90)))

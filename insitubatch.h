@@ -43785,14 +43785,17 @@ struct insitu__loader_shape {
   int64_t shape[INSITU__MAX_DIMS + 2], strides[INSITU__MAX_DIMS + 2];
 };
 
-/* A file that rows of batches are left in: see insitu__rows_leave. The last of its parts that goes
- * frees it. */
+/* A stored chunk that rows of batches are left in: see insitu__rows_leave. The last of its parts
+ * that goes frees it. */
 struct insitu__loader_file {
   int fd;
   atomic_uint parts;
+  const struct insitu__zarr_array *zarr; /* the loader's */
+  uint64_t offset, stored, decoded;      /* where the chunk begins in the file; its bytes */
 };
 
-/* Bytes [at, at + bytes) of a row of one output: they are in the file, from `offset` on. */
+/* Bytes [at, at + bytes) of a row of one output: they are those of the decoded chunk from `offset`
+ * on. */
 struct insitu__loader_left {
   struct insitu__loader_left *next; /* of the same row, in any order */
   struct insitu__loader_file *file;
@@ -44316,6 +44319,15 @@ struct insitu__loader_bad {
   atomic_uint_least64_t n;
 };
 
+/* Rows of chunks of local files are left in these files, and whoever takes batches reads and
+ * decodes them: >>scan does. */
+struct insitu__loader_leaves {
+  uint64_t files; /* a file whose descriptor is this number or more is read as usual; 0: all are */
+  /* Of chunks with codecs: the bytes, stored or decoded, that one may have; and of how many batches
+   * it may have rows, the first of which has a number that is a multiple. */
+  uint64_t bytes, group;
+};
+
 struct insitu_loader {
   /* Fixed after open. */
   insitu_loader_desc config; /* resolved; points to `blocks` */
@@ -44364,10 +44376,7 @@ struct insitu_loader {
   void (*hole)(void *user, const struct insitu__geometry_array *array, uint64_t chunk,
       uint64_t field, bool absent);
   void *hole_user;
-  /* Rows of raw chunks of local files are left in these files, and whoever takes batches reads
-   * them: >>scan does. A file whose descriptor is this number or more is read as usual. 0: all are.
-   * Set before iterators are opened. */
-  uint64_t leaves;
+  struct insitu__loader_leaves leaves; /* set before iterators are opened */
   struct insitu__loader_bad bad;
 };
 
@@ -45444,7 +45453,8 @@ static insitu_status insitu__part_decoded_await(
  * bytes in flight. A chunk that needs more is walked in pieces of list_rows rows, and the list is
  * filled again for each piece and walk.
  *
- * A loader that >>scan opens leaves rows in files (insitu__rows_leave) instead of reading them.
+ * A loader that >>scan opens leaves rows in files (insitu__rows_leave) instead of reading and
+ * decoding them.
  *
  * Who may call: the thread that has the tile. Nothing suspends, and nothing is allocated but a
  * worker's scratch, and what tells where rows are left. Slabs are written without a lock: each row
@@ -46469,17 +46479,46 @@ static void insitu__rows_left_free(struct insitu__loader_slab *slab) {
 /* Lets rows of a slab that is given to a batch be left in files. False: no memory. */
 static bool insitu__rows_leavable(const insitu_iter *it, struct insitu__loader_slab *slab) {
   const insitu_loader *ld = it->loader;
-  if (!ld->leaves || slab->left) return true;
+  if (!ld->leaves.files || slab->left) return true;
   uint64_t n = ld->config.batch_size * ld->geometry.n_outputs;
   slab->left = insitu__mem_alloc(n, sizeof *slab->left);
   slab->n_left = slab->left ? n : 0;
   return slab->left != NULL;
 }
 
-/* Leaves the row that a walk stands at, and whose place is `at`, in the file, from `offset` on.
- * False: no memory. */
+/* Whether rows of a chunk with codecs may be left in its file: all are whole rows of an output, as
+ * they are stored, and of batches that whoever decodes the chunk takes together. */
+static bool insitu__rows_may_leave(struct insitu__loader_tile *t) {
+  const struct insitu__loader_leaves *leaves = &t->loader->leaves;
+  const struct insitu__geometry_array *a = t->array;
+  const struct insitu__geometry *g = t->iter->plan.shown;
+  uint64_t stride = a->row_stride, group = UINT64_MAX;
+  struct insitu__rows_walk w;
+
+  if (t->patches || a->zarr.spread || !a->sample_slowest) return false;
+  if (stride * a->rows != a->chunk_bytes) return false;
+  if (insitu__base_max(t->bound, t->decoded) > leaves->bytes) return false;
+  for (int i = 0; i < a->zarr.codecs.n; i++) {
+    int kind = a->zarr.codecs.codec[i].kind;
+    if (kind == INSITU__CODEC_SHARD || kind == INSITU__CODEC_USER) return false;
+  }
+
+  for (uint64_t row = t->first; row < t->last; row++) {
+    insitu__rows_walk(&w, t, row, row + 1);
+    if (!insitu__rows_next(&w) || !insitu__box_direct(w.box, w.dst, 0, stride)) return false;
+    uint64_t of = w.slab->number / leaves->group;
+    if (group != UINT64_MAX && of != group) return false;
+    group = of;
+    uint64_t output = g->variables[g->regions[w.view->region].variable].output;
+    if (t->last - t->first > 1 && g->outputs[output].row_bytes != stride) return false;
+    if (insitu__rows_next(&w)) return false; /* it has two places */
+  }
+  return true;
+}
+
+/* Leaves the row that a walk stands at, and whose place is `at`, in the file. False: no memory. */
 static bool insitu__rows_leave_row(const struct insitu__rows_walk *w, const unsigned char *at,
-    struct insitu__loader_file *file, uint64_t offset) {
+    struct insitu__loader_file *file) {
   const struct insitu__geometry *g = w->tile->iter->plan.shown;
   uint64_t output = g->variables[g->regions[w->view->region].variable].output;
   const struct insitu__geometry_output *out = &g->outputs[output];
@@ -46490,7 +46529,7 @@ static bool insitu__rows_leave_row(const struct insitu__rows_walk *w, const unsi
   *left = (struct insitu__loader_left){.file = file,
       .at = place % out->row_bytes,
       .bytes = w->tile->array->row_stride,
-      .offset = offset};
+      .offset = w->row * w->tile->array->row_stride};
   atomic_fetch_add_explicit(&file->parts, 1, memory_order_relaxed);
   _Atomic(struct insitu__loader_left *) *head =
       &w->slab->left[place / out->row_bytes * g->n_outputs + output];
@@ -46501,11 +46540,12 @@ static bool insitu__rows_leave_row(const struct insitu__rows_walk *w, const unsi
   return true;
 }
 
-/* Leaves rows [first, last), which would be read straight into place, in the file, in which they
- * stand from `offset` on. The file is closed once no row needs it. False: no memory; rows that are
- * left there are read into place all the same, which does no harm. */
-static bool insitu__rows_leave(struct insitu__loader_tile *t, int fd, uint64_t offset) {
-  uint64_t stride = t->array->row_stride;
+/* Leaves rows [first, last), each of which has one place and goes there as it is stored, in the
+ * file: the chunk has the `stored` bytes from `offset` on. The file is closed once no row needs it.
+ * False: no memory; rows that are left there are put into place all the same, which does no
+ * harm. */
+static bool insitu__rows_leave(
+    struct insitu__loader_tile *t, int fd, uint64_t offset, uint64_t stored) {
   struct insitu__loader_file *file = insitu__mem_alloc(1, sizeof *file);
   struct insitu__rows_walk w;
   bool ok = true;
@@ -46515,11 +46555,15 @@ static bool insitu__rows_leave(struct insitu__loader_tile *t, int fd, uint64_t o
     return false;
   }
   file->fd = fd;
+  file->zarr = t->zarr;
+  file->offset = offset;
+  file->stored = stored;
+  file->decoded = t->decoded;
   atomic_init(&file->parts, 1); /* this call's */
   insitu__rows_walk(&w, t, t->first, t->last);
   while (ok && insitu__rows_next(&w))
-    ok = insitu__rows_leave_row(&w, insitu__box_direct(w.box, w.dst, 0, stride), file,
-        offset + (w.row - t->first) * stride);
+    ok = insitu__rows_leave_row(
+        &w, insitu__box_direct(w.box, w.dst, 0, t->array->row_stride), file);
   insitu__rows_file_leave(file);
   return ok;
 }
@@ -50637,18 +50681,24 @@ static void insitu__tile_landed_await(
 }
 
 /* Whether the object open as fd has the bytes that are to be read, and the page cache most likely
- * holds them: the first, a middle and the last one. */
+ * holds them: the first, a middle and the last one. The chunk begins at `offset`; *stored: its
+ * bytes, which are found where they are UINT64_MAX. */
 static bool insitu__tile_may_leave(const struct insitu__loader_tile *t,
-    const struct insitu__loader_aim *aim, int fd, uint64_t offset, bool inner) {
+    const struct insitu__loader_aim *aim, int fd, uint64_t offset, uint64_t *stored) {
   struct insitu__store *store = &t->array->zarr.source->store;
   struct insitu__store_tag tag = {.size = UINT64_MAX};
-  uint64_t end = offset + aim->bytes, got = 0;
-  bool ends = !inner && aim->offset + aim->bytes == t->decoded;
+  bool coded = t->array->zarr.codecs.n, object = *stored == UINT64_MAX;
+  uint64_t got = 0;
 
   if (!store->ops->stamp_now(fd, &tag)) return false;
-  if (ends ? tag.size != end : tag.size < end) return false; /* the read tells why it is wrong */
+  if (object) *stored = coded ? tag.size : t->decoded;
+  uint64_t begin = offset + (coded ? 0 : aim->offset), bytes = coded ? *stored : aim->bytes;
+  uint64_t end = begin + bytes;
+  /* the read tells why it is wrong */
+  if (!bytes || bytes > t->bound || tag.size < end) return false;
+  if (object && end == offset + t->decoded && !coded && tag.size != end) return false;
   for (int i = 0; i < 3; i++) {
-    const uint64_t at[] = {offset, offset + aim->bytes / 2, end - 1};
+    const uint64_t at[] = {begin, begin + bytes / 2, end - 1};
     char byte;
     struct iovec iov = {&byte, 1};
     if (insitu__store_read_now(store, "", fd, at[i], &iov, 1, 1, &got) || got != 1) return false;
@@ -50656,32 +50706,38 @@ static bool insitu__tile_may_leave(const struct insitu__loader_tile *t,
   return true;
 }
 
-/* Leaves the rows of a raw chunk in the file, where the loader's user wants that. `aim` tells what
- * would be read, from `offset` on. False: it is to be read. The reactor thread, or a worker. */
+/* Leaves the rows of a chunk in the file, where the loader's user wants that. `aim` tells what
+ * would be read, and then that it was, and went straight into place. The chunk has the `stored`
+ * bytes from `offset` on; UINT64_MAX: it is an object of its own. False: it is to be read. The
+ * reactor thread, or a worker. */
 static bool insitu__tile_leave(struct insitu__loader_tile *t, const char *key,
-    const struct insitu__loader_aim *aim, uint64_t offset, bool inner) {
+    struct insitu__loader_aim *aim, uint64_t offset, uint64_t stored) {
   struct insitu__store *store = &t->array->zarr.source->store;
+  const struct insitu__loader_leaves *leaves = &t->loader->leaves;
 
-  if (!t->loader->leaves || !aim->direct || aim->shared) return false;
+  if (!leaves->files || t->array->row_stride < INSITU__LOADER_LEFT) return false;
   if (t->slot || t->cell || t->disk || store->front || !store->ops->open_now) return false;
-  if (t->array->row_stride < INSITU__LOADER_LEFT) return false;
+  if (t->array->zarr.codecs.n ? !insitu__rows_may_leave(t) : !aim->direct || aim->shared)
+    return false;
   int fd = store->ops->open_now(store, key);
   if (fd < 0) return false;
-  if ((uint64_t)fd >= t->loader->leaves || !insitu__tile_may_leave(t, aim, fd, offset, inner)) {
+  if ((uint64_t)fd >= leaves->files || !insitu__tile_may_leave(t, aim, fd, offset, &stored)) {
     insitu__store_close_now(fd);
     return false;
   }
-  if (!insitu__rows_leave(t, fd, offset)) return false;
-  t->got = aim->bytes;
+  if (!insitu__rows_leave(t, fd, offset, stored)) return false;
+  t->got = t->array->zarr.codecs.n ? stored : aim->bytes;
+  aim->direct = true;
+  aim->bytes = (t->last - t->first) * t->array->row_stride;
   return true;
 }
 
 /* The same by a coroutine, which goes on as if the rows had been read. */
 static bool insitu__tile_leave_await(struct insitu__loader_tile *t, const char *key,
-    const struct insitu__loader_aim *aim, uint64_t offset, bool inner) {
+    struct insitu__loader_aim *aim, uint64_t offset, uint64_t stored) {
   insitu_loader *ld = t->loader;
 
-  if (t->anew || !insitu__tile_leave(t, key, aim, offset, inner)) return false;
+  if (t->anew || !insitu__tile_leave(t, key, aim, offset, stored)) return false;
   insitu__loader_add(&ld->count.requests, 1);
   insitu__loader_add(&ld->count.bytes_read, t->got);
   t->span.got = insitu__trace_now(ld->reactor.trace);
@@ -50706,10 +50762,10 @@ static insitu_status insitu__tile_fetch_await(
   status = INSITU_OK;
   bool inner = stored != UINT64_MAX;
   struct insitu__loader_aim aim = insitu__rows_aim(t, stored);
+  if (insitu__tile_leave_await(t, key, &aim, offset, stored)) return t->status;
   if (!aim.direct && !t->cell) status = insitu__tile_parts_await(t, key, offset, stored, &done);
   if (status || done) return status;
   offset += aim.offset;
-  if (insitu__tile_leave_await(t, key, &aim, offset, inner)) return t->status;
 
   /* A disk cache would write them to the disk first. */
   t->past_caches = aim.direct && !t->slot && !t->cell && t->iter->sched.past_caches &&
@@ -51239,14 +51295,14 @@ static void insitu__tile_try_run(struct insitu__tile_bunch *b, struct insitu__lo
 /* Reads one tile. */
 static bool insitu__tile_try_read(struct insitu__tile_bunch *b, struct insitu__loader_tile *t) {
   struct insitu__store *store = &t->array->zarr.source->store;
-  const struct insitu__loader_aim *aim = &t->aim;
+  struct insitu__loader_aim *aim = &t->aim;
   uint64_t index[INSITU__MAX_DIMS], want = aim->exact ? aim->bytes : 0;
   char key[INSITU__MAX_KEY];
   int fd = t->shard ? t->shard->fd : -1;
 
   key[0] = 0;
-  if ((fd < 0 || t->loader->leaves) && insitu__tile_key(t, index, key)) return false;
-  if (insitu__tile_leave(t, key, aim, t->run.at, t->stored != UINT64_MAX)) {
+  if ((fd < 0 || t->loader->leaves.files) && insitu__tile_key(t, index, key)) return false;
+  if (insitu__tile_leave(t, key, aim, t->offset, t->stored)) {
     b->bytes_read += t->got;
     return true;
   }
@@ -59833,26 +59889,35 @@ static double insitu__moments_quantile(const struct insitu__moments *m, double s
  *
  * A "set" is a variable, or its differences at one lag; it has a "cell" for each index of dim, or
  * one. A thread takes the next batch, measures its blocks, and adds each to its cell, locked; those
- * of a long row first to moments of its own, so that threads need not wait for one another.
+ * of long rows first to moments of its own, as long as they are of one cell, so that threads need
+ * not wait for one another.
  * Batches are held until the last batch whose differences reach back to them is done.
  *
- * Rows of raw chunks of local files, which the page cache has, are left in these files: a thread
- * reads pieces of them into a window of its own, and measures each while its caches have it. That
- * saves to write and read memory, and the pages of batches. A piece that cannot be read, since the
- * file was cut meanwhile, has the scan begin once more, at its last checkpoint, and leave nothing:
- * the loader then says what is wrong, or fills the chunk.
+ * Rows of chunks of local files, which the page cache has, are left in these files: a thread reads
+ * or decodes a piece into a window of its own, and measures it while its caches have it. That saves
+ * to write and read memory, and the pages of batches. Of raw chunks it reads the piece alone, of
+ * blosc chunks it decodes some blocks; others are decoded whole, and the window has them all. A
+ * thread takes the batches together that share such chunks. A piece that cannot be read or decoded
+ * has the scan begin once more, at its last checkpoint, and leave nothing: the loader then says
+ * what is wrong, or fills the chunk.
  *
  * A "part" is a file with the head, the place of the scan and all cells, exactly. It is what a rank
  * writes, and what a checkpoint is: then with the state of an iterator, where the scan goes on.
- * A checkpoint is taken while no batch is being measured.
+ * A checkpoint is taken while no batch is being measured, and first gets what threads have.
  *
  * State: struct insitu__scan, on the caller's stack. `lock` guards all that changes, cells as well.
  * Nothing here runs on the reactor thread, and nothing suspends. */
 enum { INSITU__SCAN_THREADS = 16, INSITU__SCAN_LAGS = 16, INSITU__SCAN_PAGE = 4096 };
-/* Bytes of a file that a thread reads before it measures them: they stay in its second cache. */
+/* Bytes that a thread reads or decodes before it measures them: they stay in its second cache. */
 #ifndef INSITU__SCAN_WINDOW
 #define INSITU__SCAN_WINDOW (UINT64_C(512) << 10)
 #endif
+/* Bytes of a block: fewer that are left of a window go to the front of the next one. */
+#define INSITU__SCAN_FEW (INSITU__MOMENTS_BLOCK * sizeof(double))
+/* Bytes of a chunk, stored or decoded, that a thread decodes by itself; and how many batches that
+ * share such chunks it takes together. Of others the loader makes batches. */
+#define INSITU__SCAN_CHUNK (UINT64_C(64) << 20)
+enum { INSITU__SCAN_GROUP = 64, INSITU__SCAN_ROWS = 256 /* of a batch */ };
 #define INSITU__SCAN_MAX_PART (UINT64_C(1) << 30)
 /* "INSSCAN3": the last byte is the version. It changes with the layout, and with what sums and
  * sketches are of: those of two versions do not add up. */
@@ -59907,11 +59972,19 @@ struct insitu__scan_worker {
   struct insitu__moments_tally *tally; /* of their sketch; NULL: it adds to no `own` */
   struct insitu__moments *cell;        /* NULL: there are none */
   bool alone;                          /* it adds to `own` */
-  /* Bytes [at, end) of a row, of a part that is in a file. part: NULL: there are none. */
-  char *window;
-  const struct insitu__loader_left *part;
-  uint64_t at, end;
   uint64_t pause; /* blocks to gather before it tries again to do without */
+  /* By row of a batch: its missing elements, and all. */
+  struct insitu__scan_note note[INSITU__SCAN_ROWS];
+
+  /* Bytes [at, end) of a decoded chunk are in the window, from `here` on. file: NULL: there are
+   * none. */
+  char *window, *here; /* of run->window bytes */
+  const struct insitu__loader_file *file;
+  uint64_t at, end;
+  unsigned char *stored;                  /* of run->stored bytes */
+  const struct insitu__loader_file *held; /* the chunk that is in `stored`, or NULL */
+  uint64_t unit;                          /* decoded bytes of it that are decoded together */
+  struct insitu__codec_scratch codec;
 };
 
 /* A batch that is held. */
@@ -59931,10 +60004,15 @@ struct insitu__scan {
   int64_t first;                        /* samples below it are only there for differences */
   bool ordered;                         /* one sample axis: batches ascend */
   bool own;             /* threads have moments of their own, which the budget has room for */
+  /* Bytes that each then has for chunks in files: see struct insitu__scan_worker. */
+  uint64_t window, stored;
+  uint64_t group; /* batches that a thread takes together */
   uint64_t room, pages; /* pages of the cells' sketches that fit the budget; that there are */
 
   pthread_mutex_t take, lock, hole_lock; /* take: to call the iterator, and for checkpoints */
   pthread_cond_t news;
+  struct insitu__scan_worker *worker[INSITU__SCAN_THREADS]; /* of the threads that have begun */
+  uint64_t n_workers;
   struct insitu__scan_slot *slot;             /* n_slots; batch b is in slot b % n_slots */
   uint64_t n_slots, next, low, free, working; /* low: all before are done; free: released */
   uint64_t rows;
@@ -60135,32 +60213,116 @@ static bool insitu__scan_add(struct insitu__scan *run, struct insitu__scan_worke
 
 /* ---- rows that are left in files ---- */
 
-/* Reads n bytes of what is left in a file, from its byte `from` on. False: they cannot be read, or
- * the file has become shorter. The scan then begins once more, where the loader reads, which tells
- * why, or fills the chunk. */
-static bool insitu__scan_pread(struct insitu__scan *run, const struct insitu__loader_left *left,
-    uint64_t from, char *to, uint64_t n) {
-  while (n) {
-    ssize_t got = pread(left->file->fd, to, n, (off_t)(left->offset + from));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) break;
-    to += got;
-    from += (uint64_t)got;
-    n -= (uint64_t)got;
-  }
-  if (!n) return true;
+/* What is left in a file cannot be read or decoded. The scan begins once more, where the loader
+ * does that, which tells why, or fills the chunk. */
+static void insitu__scan_again(struct insitu__scan *run) {
   pthread_mutex_lock(&run->lock);
   run->again = true;
   pthread_mutex_unlock(&run->lock);
-  return false;
 }
 
-/* The bytes of a row from `at` on: where they stand, or read into the window, which stays in the
+/* Reads n stored bytes of a chunk, from its byte `from` on. False: they cannot be read, or the file
+ * has become shorter. */
+static bool insitu__scan_pread(
+    const struct insitu__loader_file *file, uint64_t from, void *to, uint64_t n) {
+  for (uint64_t done = 0; done < n;) {
+    ssize_t got = pread(file->fd, (char *)to + done, n - done, (off_t)(file->offset + from + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    done += (uint64_t)got;
+  }
+  return true;
+}
+
+/* Where a piece of a chunk is decoded to: its bytes [begin, end). */
+struct insitu__scan_piece {
+  char *to;
+  uint64_t begin, end;
+};
+
+/* For a codec: where decoded bytes [offset, offset + n) belong, if they are of the piece alone. */
+static void *insitu__scan_direct(void *user, uint64_t offset, uint64_t n) {
+  const struct insitu__scan_piece *p = user;
+  if (offset < p->begin || offset > p->end || n > p->end - offset) return NULL;
+  return p->to + (offset - p->begin);
+}
+
+/* For a codec: copies what the piece has of these bytes. */
+static insitu_status insitu__scan_copy(
+    void *user, const void *bytes, uint64_t offset, uint64_t n, insitu_error *err) {
+  const struct insitu__scan_piece *p = user;
+  uint64_t from = insitu__base_max(offset, p->begin), to = insitu__base_min(offset + n, p->end);
+  (void)err;
+  if (from < to)
+    memcpy(p->to + (from - p->begin), (const char *)bytes + (from - offset), to - from);
+  return INSITU_OK;
+}
+
+/* Reads a chunk's stored bytes, and finds how much of it must be decoded together: blocks of blosc,
+ * else all. False: they cannot be read. */
+static bool insitu__scan_hold(
+    struct insitu__scan_worker *w, const struct insitu__loader_file *file) {
+  const struct insitu__codec_chain *codecs = &file->zarr->codecs;
+  struct insitu__comp_blosc b;
+  w->held = NULL;
+  w->unit = file->decoded;
+  if (!insitu__scan_pread(file, 0, w->stored, file->stored)) return false;
+  w->held = file;
+  if (codecs->n > 1 || codecs->codec[0].kind != INSITU__CODEC_BLOSC) return true;
+  if (insitu__comp_blosc_open(&b, w->stored, file->stored, NULL)) return true; /* decoding tells */
+  uint64_t unit = b.memcpyed ? file->zarr->itemsize : b.blocksize;
+  if (unit && unit % file->zarr->itemsize == 0) w->unit = insitu__base_min(unit, file->decoded);
+  return true;
+}
+
+/* Decodes the piece of a chunk that begins with its byte `from`, or a unit before. */
+static bool insitu__scan_decode(struct insitu__scan_worker *w,
+    const struct insitu__loader_file *file, uint64_t from, struct insitu__scan_piece *p) {
+  insitu_error err = {0};
+  if (w->held != file && !insitu__scan_hold(w, file)) return false;
+  uint64_t units = insitu__base_max(1, INSITU__SCAN_WINDOW / w->unit);
+  p->begin = from / w->unit * w->unit;
+  p->end = insitu__base_min(file->decoded, p->begin + units * w->unit);
+  struct insitu__codec_sink sink = {.user = p,
+      .direct = insitu__scan_direct,
+      .piece = insitu__scan_copy,
+      .element = file->zarr->itemsize,
+      .begin = p->begin,
+      .end = p->end};
+  return !insitu__chain_decode(
+      &file->zarr->codecs, &w->codec, w->stored, file->stored, file->decoded, &sink, &err);
+}
+
+/* Has the window begin with byte `from` of a chunk, or before: of a raw one up to byte `to`. What
+ * the window has of it from `from` on stays. False: it cannot be read or decoded. */
+static bool insitu__scan_fill(struct insitu__scan_worker *w, const struct insitu__loader_file *file,
+    uint64_t from, uint64_t to) {
+  struct insitu__scan_piece p = {
+      .to = w->window + INSITU__SCAN_FEW, .begin = from, .end = from};
+  uint64_t kept = 0;
+  if (w->file == file && from >= w->at && from < w->end) {
+    kept = w->end - from;
+    memmove(p.to - kept, w->here + (from - w->at), kept);
+    p.begin = w->end;
+  }
+
+  w->file = NULL;
+  p.end = insitu__base_min(to, p.begin + INSITU__SCAN_WINDOW);
+  if (file->zarr->codecs.n ? !insitu__scan_decode(w, file, p.begin, &p)
+                           : !insitu__scan_pread(file, p.begin, p.to, p.end - p.begin))
+    return false;
+  w->file = file;
+  w->here = p.to - kept;
+  w->at = p.begin - kept;
+  w->end = p.end;
+  return true;
+}
+
+/* The bytes of a row from `at` on: where they stand, or in the window, which stays in the
  * processor's caches until they are measured. want: how many are of use; *n: how many there are.
- * NULL: they cannot be read. */
+ * NULL: they cannot be read or decoded. */
 static const char *insitu__scan_at(struct insitu__scan *run, struct insitu__scan_worker *w,
     const struct insitu__scan_source *row, uint64_t at, uint64_t want, uint64_t *n) {
-  enum { BLOCK = INSITU__MOMENTS_BLOCK * sizeof(double) };
   const struct insitu__loader_left *part = row->left;
   uint64_t end = row->bytes;
   for (; part && (at < part->at || at - part->at >= part->bytes); part = part->next)
@@ -60170,24 +60332,27 @@ static const char *insitu__scan_at(struct insitu__scan *run, struct insitu__scan
     return row->x + at;
   }
 
-  end = part->at + part->bytes;
-  bool has = w->part == part && at >= w->at && at < w->end;
-  /* a few elements are worth no block: they are read once more, with those that follow */
-  if (has && w->end < end && w->end - at < insitu__base_min(want, BLOCK)) has = false;
-  if (!has) {
-    w->part = part;
-    w->at = at;
-    w->end = insitu__base_min(end, at + INSITU__SCAN_WINDOW);
-    if (!insitu__scan_pread(run, part, at - part->at, w->window, w->end - at)) return NULL;
+  uint64_t from = part->offset + (at - part->at);
+  end = part->offset + part->bytes;
+  bool has = w->file == part->file && from >= w->at && from < w->end;
+  /* a few elements are worth no block: they wait for those that follow */
+  bool few = has && w->end < end && w->end - from < insitu__base_min(want, INSITU__SCAN_FEW);
+  if ((!has || few) && !insitu__scan_fill(w, part->file, from, end)) {
+    insitu__scan_again(run);
+    return NULL;
   }
-  *n = w->end - at;
-  return w->window + (at - w->at);
+  *n = insitu__base_min(w->end, end) - from;
+  return w->here + (from - w->at);
 }
 
-/* Reads all that is left of a row into its place. False: it cannot be read. */
-static bool insitu__scan_bring(struct insitu__scan *run, struct insitu__scan_source *row) {
-  for (const struct insitu__loader_left *left = row->left; left; left = left->next)
-    if (!insitu__scan_pread(run, left, 0, row->x + left->at, left->bytes)) return false;
+/* Brings all that is left of a row into its place. False: it cannot be read or decoded. */
+static bool insitu__scan_bring(
+    struct insitu__scan *run, struct insitu__scan_worker *w, struct insitu__scan_source *row) {
+  for (uint64_t at = 0, n; at < row->bytes; at += n) {
+    const char *from = insitu__scan_at(run, w, row, at, 1, &n);
+    if (!from) return false;
+    if (from != row->x + at) memcpy(row->x + at, from, n);
+  }
   row->left = NULL;
   return true;
 }
@@ -60223,10 +60388,8 @@ static bool insitu__scan_row(struct insitu__scan *run, struct insitu__scan_set *
   bool ok = true;
   w->block.n = w->block.missing = w->pause = 0;
   w->block.all = elements <= INSITU__MOMENTS_BLOCK;
-  w->part = NULL;
   /* cells whose strips do not follow each other would be read many times */
-  if (row->left && set->outer > 1 && set->n_cells > 1 && row->bytes > INSITU__SCAN_WINDOW)
-    ok = insitu__scan_bring(run, row);
+  if (row->left && set->outer > 1 && set->n_cells > 1) ok = insitu__scan_bring(run, w, row);
   for (uint64_t c = 0; ok && c < set->n_cells; c++) {
     ok = insitu__scan_begin(run, w, &set->cell[c], elements);
     for (uint64_t o = 0; ok && o < set->outer; o++) {
@@ -60279,34 +60442,44 @@ static struct insitu__scan_source insitu__scan_source_of(
   return source;
 }
 
-/* Adds a batch to all sets. False: no memory, or it cannot be read. */
+/* Adds a row of a batch to a set. False: no memory, or it cannot be read. */
+static bool insitu__scan_batch_row(struct insitu__scan *run, uint64_t number, uint64_t row,
+    struct insitu__scan_set *set, struct insitu__scan_worker *w) {
+  const insitu_batch *b = run->slot[number % run->n_slots].batch;
+  struct insitu__scan_note *note = &w->note[row];
+  struct insitu__scan_source source = insitu__scan_source_of(b, row, set->output);
+  bool wide = b->arrays[set->output].dtype == INSITU_F64;
+  const char *before = NULL;
+  uint64_t unused = 0;
+  if (!set->lag) {
+    note->elements += set->outer * set->n_cells * set->inner;
+    return insitu__scan_row(run, set, wide, &source, NULL, w, &note->missing);
+  }
+  before = insitu__scan_find(run, number, note->index - (int64_t)set->lag, set->output);
+  return !before || insitu__scan_row(run, set, wide, &source, before, w, &unused);
+}
+
+/* Adds a batch to all sets: to one after the other, since rows of a set share chunks. False: no
+ * memory, or it cannot be read. */
 static bool insitu__scan_batch(
     struct insitu__scan *run, uint64_t number, struct insitu__scan_worker *w) {
   const insitu_batch *b = run->slot[number % run->n_slots].batch;
+  uint64_t first = 0;
   bool ok = true;
   if (number < run->state.batches) return true; /* before the scan was interrupted */
-  for (uint64_t row = 0; ok && row < b->rows; row++) {
-    struct insitu__scan_note note = {.index = insitu__scan_index(run, b, row)};
-    if (run->ordered && note.index < run->first) continue;
-    for (uint64_t k = 0; ok && k < INSITU__ARRAY_LEN(run->state.set); k++) {
-      struct insitu__scan_set *set = &run->state.set[k];
-      const insitu_array *a = &b->arrays[set->output];
-      struct insitu__scan_source source = insitu__scan_source_of(b, row, set->output);
-      const char *before = NULL;
-      uint64_t unused = 0;
-      if (set->lag)
-        before = insitu__scan_find(run, number, note.index - (int64_t)set->lag, set->output);
-      if (set->lag && !before) continue;
-      ok = insitu__scan_row(
-          run, set, a->dtype == INSITU_F64, &source, before, w, set->lag ? &unused : &note.missing);
-      if (!set->lag) note.elements += set->outer * set->n_cells * set->inner;
-    }
-    if (!note.missing && run->ordered) continue;
-    pthread_mutex_lock(&run->lock);
-    ok = ok && INSITU__ARRAY_PUSH(run->state.note, note);
-    pthread_mutex_unlock(&run->lock);
-  }
-  return insitu__scan_hand_in(run, w) && ok;
+  for (uint64_t row = 0; row < b->rows; row++)
+    w->note[row] = (struct insitu__scan_note){.index = insitu__scan_index(run, b, row)};
+  while (run->ordered && first < b->rows && w->note[first].index < run->first) first++;
+  for (uint64_t k = 0; ok && k < INSITU__ARRAY_LEN(run->state.set); k++)
+    for (uint64_t row = first; ok && row < b->rows; row++)
+      ok = insitu__scan_batch_row(run, number, row, &run->state.set[k], w);
+
+  pthread_mutex_lock(&run->lock);
+  for (uint64_t row = first; ok && row < b->rows; row++)
+    if (w->note[row].missing || !run->ordered)
+      ok = INSITU__ARRAY_PUSH(run->state.note, w->note[row]);
+  pthread_mutex_unlock(&run->lock);
+  return ok;
 }
 
 /* ---- parts ---- */
@@ -60688,12 +60861,47 @@ static void insitu__scan_fail(
   run->err = *err;
 }
 
+static insitu_status insitu__scan_too_much(insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_BUDGET,
+      "scan: sums and sketches take more than a quarter of memory_budget; raise it, or scan fewer "
+      "variables, indexes of dim or lags at once");
+}
+
+/* Fails where a thread had no memory for its sums (ok is false), or cells take too much. Under the
+ * lock. */
+static void insitu__scan_check_memory(struct insitu__scan *run, bool ok) {
+  insitu_error err = {0};
+  if (!ok) {
+    insitu__error_set(&err, INSITU_E_NOMEM,
+        "scan: no memory for sums and sketches; give the process more memory");
+    insitu__scan_fail(run, INSITU_E_NOMEM, &err);
+  } else if (run->pages > run->room) {
+    insitu__scan_too_much(&err);
+    insitu__scan_fail(run, INSITU_E_BUDGET, &err);
+  }
+}
+
+/* Gives cells what threads have of their elements. No batch is on its way, or can be taken. */
+static void insitu__scan_gather(struct insitu__scan *run) {
+  bool ok = true;
+  pthread_mutex_lock(&run->lock);
+  uint64_t n = run->n_workers;
+  pthread_mutex_unlock(&run->lock);
+  for (uint64_t i = 0; i < n; i++) ok = insitu__scan_hand_in(run, run->worker[i]) && ok;
+  pthread_mutex_lock(&run->lock);
+  insitu__scan_check_memory(run, ok);
+  pthread_mutex_unlock(&run->lock);
+}
+
 /* Writes a checkpoint: no batch is on its way. The caller has `take`. */
 static void insitu__scan_checkpoint(struct insitu__scan *run) {
   char path[INSITU__MAX_KEY + 16];
   insitu_error err = {0};
   pthread_mutex_lock(&run->lock);
   while (run->working) pthread_cond_wait(&run->news, &run->lock);
+  pthread_mutex_unlock(&run->lock);
+  insitu__scan_gather(run);
+  pthread_mutex_lock(&run->lock);
   struct insitu__scan_state *s = &run->state;
   if (!run->status && !run->again && run->next > s->batches) {
     s->batches = run->next;
@@ -60715,8 +60923,6 @@ static void insitu__scan_checkpoint(struct insitu__scan *run) {
 static bool insitu__scan_take(struct insitu__scan *run, uint64_t *number) {
   insitu_error err = {0};
   insitu_batch *batch = NULL;
-  double every = run->desc->checkpoint_s > 0 ? run->desc->checkpoint_s : 30;
-  if ((double)(insitu__base_now() - run->saved) > every * 1e9) insitu__scan_checkpoint(run);
   pthread_mutex_lock(&run->lock);
   while (run->next - run->free >= run->n_slots) pthread_cond_wait(&run->news, &run->lock);
   bool go = !run->ended;
@@ -60741,25 +60947,27 @@ static bool insitu__scan_take(struct insitu__scan *run, uint64_t *number) {
   return !status;
 }
 
-static insitu_status insitu__scan_too_much(insitu_error *err) {
-  return insitu__error_set(err, INSITU_E_BUDGET,
-      "scan: sums and sketches take more than a quarter of memory_budget; raise it, or scan fewer "
-      "variables, indexes of dim or lags at once");
+/* Takes the batches that follow, up to the end of a group: *n of them, the first of which is
+ * *number. False: there is none. */
+static bool insitu__scan_take_group(struct insitu__scan *run, uint64_t *number, uint64_t *n) {
+  double every = run->desc->checkpoint_s > 0 ? run->desc->checkpoint_s : 30;
+  uint64_t last;
+  *n = 0;
+  pthread_mutex_lock(&run->take);
+  if ((double)(insitu__base_now() - run->saved) > every * 1e9) insitu__scan_checkpoint(run);
+  while (insitu__scan_take(run, &last)) {
+    *number = last - (*n)++;
+    if ((last + 1) % run->group == 0) break;
+  }
+  pthread_mutex_unlock(&run->take);
+  return *n > 0;
 }
 
 /* Notes that a batch is done, and releases those that no other one needs. */
 static void insitu__scan_done(struct insitu__scan *run, uint64_t number, bool ok) {
-  insitu_error err = {0};
   pthread_mutex_lock(&run->lock);
   if (!ok && run->again) run->ended = true;
-  else if (!ok) {
-    insitu__error_set(&err, INSITU_E_NOMEM,
-        "scan: no memory for sums and sketches; give the process more memory");
-    insitu__scan_fail(run, INSITU_E_NOMEM, &err);
-  } else if (run->pages > run->room) {
-    insitu__scan_too_much(&err);
-    insitu__scan_fail(run, INSITU_E_BUDGET, &err);
-  }
+  else insitu__scan_check_memory(run, ok);
   struct insitu__scan_slot *slot = &run->slot[number % run->n_slots];
   slot->done = true;
   run->rows += slot->batch->rows;
@@ -60771,33 +60979,46 @@ static void insitu__scan_done(struct insitu__scan *run, uint64_t number, bool ok
   pthread_mutex_unlock(&run->lock);
 }
 
+/* Maps what a thread has for itself. False: no memory. */
+static bool insitu__scan_worker_begin(
+    const struct insitu__scan *run, struct insitu__scan_worker *w) {
+  insitu__codec_scratch_init(&w->codec);
+  if (!run->own) return true;
+  w->tally = insitu__mem_map(sizeof *w->tally);
+  w->window = insitu__mem_map(run->window);
+  if (run->stored) w->stored = insitu__mem_map(run->stored);
+  return w->tally && w->window && (w->stored || !run->stored);
+}
+
+static void insitu__scan_worker_end(const struct insitu__scan *run, struct insitu__scan_worker *w) {
+  if (w->tally) insitu__mem_unmap(w->tally, sizeof *w->tally);
+  if (w->window) insitu__mem_unmap(w->window, run->window);
+  if (w->stored) insitu__mem_unmap(w->stored, run->stored);
+  insitu__codec_scratch_free(&w->codec);
+  insitu__mem_free(w);
+}
+
 static void *insitu__scan_main(void *arg) {
   struct insitu__scan *run = arg;
   insitu_error err = {0};
-  uint64_t number = 0;
+  uint64_t number = 0, n = 0;
   struct insitu__scan_worker *w = insitu__mem_alloc(1, sizeof *w);
   insitu__base_float();
-  if (w && run->own) w->tally = insitu__mem_map(sizeof *w->tally);
-  if (w && run->own) w->window = insitu__mem_map(INSITU__SCAN_WINDOW);
-  if (!w || (run->own && (!w->tally || !w->window))) {
-    if (w) insitu__mem_unmap(w->tally, sizeof *w->tally);
-    insitu__mem_free(w);
+  bool ok = w && insitu__scan_worker_begin(run, w);
+  pthread_mutex_lock(&run->lock);
+  if (w) run->worker[run->n_workers++] = w;
+  if (!ok) {
     insitu__error_set(&err, INSITU_E_NOMEM, "scan: no memory; give the process more memory");
-    pthread_mutex_lock(&run->lock);
     insitu__scan_fail(run, INSITU_E_NOMEM, &err);
-    pthread_mutex_unlock(&run->lock);
-    return NULL;
   }
-  for (;;) {
-    pthread_mutex_lock(&run->take);
-    bool some = insitu__scan_take(run, &number);
-    pthread_mutex_unlock(&run->take);
-    if (!some) break;
-    insitu__scan_done(run, number, insitu__scan_batch(run, number, w));
+  pthread_mutex_unlock(&run->lock);
+  while (ok && insitu__scan_take_group(run, &number, &n)) {
+    w->file = w->held = NULL; /* another chunk may have the address of one that is gone */
+    for (uint64_t k = 0; k < n; k++) {
+      ok = ok && insitu__scan_batch(run, number + k, w);
+      insitu__scan_done(run, number + k, ok);
+    }
   }
-  if (w->window) insitu__mem_unmap(w->window, INSITU__SCAN_WINDOW);
-  insitu__mem_unmap(w->tally, sizeof *w->tally);
-  insitu__mem_free(w);
   return NULL;
 }
 
@@ -60815,6 +61036,8 @@ static insitu_status insitu__scan_read(struct insitu__scan *run, insitu_error *e
     n++;
   insitu__scan_main(run);
   while (n) pthread_join(thread[--n], NULL);
+  insitu__scan_gather(run);
+  while (run->n_workers) insitu__scan_worker_end(run, run->worker[--run->n_workers]);
   for (; run->free < run->next; run->free++)
     insitu_batch_release(&run->slot[run->free % run->n_slots].batch);
   insitu__mem_free(run->slot);
@@ -61184,6 +61407,53 @@ static uint64_t insitu__scan_files(void) {
   return getrlimit(RLIMIT_NOFILE, &limit) ? 0 : limit.rlim_cur / 2;
 }
 
+/* Batches that share chunks with codecs, which one thread is to take together. 1: each may be taken
+ * by another thread, or those of all threads would take more than a quarter of memory_budget. */
+static uint64_t insitu__scan_group(
+    const struct insitu__scan *run, const insitu_loader *ld, uint64_t batch_size) {
+  uint64_t rows = batch_size, bytes;
+  for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
+    const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
+    if (a->zarr.codecs.n) rows = insitu__codec_lcm(rows, a->rows);
+  }
+  uint64_t group = rows / batch_size;
+  bool fits = run->ordered && group <= INSITU__SCAN_GROUP &&
+              insitu__base_mul(group * run->threads, ld->geometry.slab_bytes, &bytes);
+  return fits && bytes <= ld->config.memory_budget / 4 ? group : 1;
+}
+
+/* Decides what threads have for themselves, and with it what the loader leaves in files, as far as
+ * half of the room for pages has room for it. */
+static void insitu__scan_share(struct insitu__scan *run, uint64_t batch_size) {
+  const uint64_t page = INSITU__MOMENTS_BINS * sizeof(uint64_t);
+  insitu_loader *ld = run->loader;
+  struct insitu__chain_needs need = {.zstd = false};
+  uint64_t each = INSITU__MOMENTS_PAGES * page + sizeof(struct insitu__moments_tally);
+  uint64_t room = run->room / 2 * page / run->threads, decodes;
+  run->group = 1;
+  run->window = INSITU__SCAN_FEW + INSITU__SCAN_WINDOW;
+  run->own = each + run->window <= room;
+  if (!run->own) return;
+
+  bool leaves = !run->plain && !run->desc->n_lags && !ld->config.receipts;
+  for (uint64_t i = 0; leaves && i < ld->geometry.n_arrays; i++) {
+    const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
+    uint64_t bytes = insitu__base_max(a->bound, a->chunk_bytes);
+    if (!a->zarr.codecs.n || bytes > INSITU__SCAN_CHUNK) continue;
+    run->stored = insitu__base_max(run->stored, bytes);
+    insitu__chain_needs_add(&need, &a->zarr.codecs, a->chunk_bytes);
+  }
+  decodes = run->stored ? 2 * run->stored + insitu__chain_scratch_bytes(&need) : 0;
+  if (each + run->window + decodes > room) run->stored = decodes = 0;
+  run->window = insitu__base_max(run->window, INSITU__SCAN_FEW + run->stored);
+  if (run->stored) run->group = insitu__scan_group(run, ld, batch_size);
+  run->room -= insitu__base_ceil_div(
+      run->threads * (each + decodes + INSITU__SCAN_FEW + INSITU__SCAN_WINDOW), page);
+  if (leaves)
+    ld->leaves = (struct insitu__loader_leaves){
+        .files = insitu__scan_files(), .bytes = run->stored, .group = run->group};
+}
+
 /* Opens what is read: the desc was narrowed. */
 static insitu_status insitu__scan_iterate(
     struct insitu__scan *run, insitu_loader_desc *d, int32_t split, insitu_error *err) {
@@ -61196,17 +61466,11 @@ static insitu_status insitu__scan_iterate(
   run->back = insitu__base_ceil_div(most, d->batch_size);
   run->threads = insitu__base_min(run->loader->config.decode_threads, INSITU__SCAN_THREADS);
   if (d->inline_io) run->threads = 1;
-  uint64_t tally = sizeof(struct insitu__moments_tally) / (INSITU__MOMENTS_BINS * 8) + 1;
-  tally += INSITU__SCAN_WINDOW / (INSITU__MOMENTS_BINS * 8);
-  uint64_t own = run->threads * (INSITU__MOMENTS_PAGES + tally);
-  run->own = own <= run->room / 2;
-  if (run->own) run->room -= own;
-  run->n_slots = run->threads + run->back + 1;
+  insitu__scan_share(run, d->batch_size);
+  run->n_slots = run->threads * run->group + run->back + 1;
   pass.max_held = (uint32_t)run->n_slots;
   run->loader->hole = insitu__scan_hole_found;
   run->loader->hole_user = run;
-  if (run->own && !run->plain && !run->desc->n_lags && !d->receipts)
-    run->loader->leaves = insitu__scan_files();
   status = insitu__scan_resume(run, err);
   if (!status) status = insitu_iter_open(run->loader, &pass, &run->iter, err);
   if (!status && run->state.behind) status = insitu_iter_restore(run->iter, &run->state.from, err);
@@ -61234,7 +61498,7 @@ static insitu_status insitu__scan_check_dim(
  * where they stay. */
 static uint64_t insitu__scan_batch_size(
     const struct insitu__scan *run, const struct insitu__geometry *g, uint64_t row_bytes) {
-  enum { ROWS = 256, BYTES = 4 << 20 };
+  enum { ROWS = INSITU__SCAN_ROWS, BYTES = 4 << 20 };
   uint64_t rows = 1, most = insitu__base_max(1, insitu__base_min(ROWS, BYTES / (row_bytes + 1)));
   for (uint64_t i = 0; i < g->n_arrays; i++) rows = insitu__base_max(rows, g->arrays[i].rows);
   if (!run->ordered || rows > ROWS || rows * row_bytes > 2 * BYTES) return most;

@@ -2,6 +2,7 @@
  * ranks, orders of merging, after SIGKILL and where rows stay in their files; what a loader does
  * with the file; what is refused. */
 #include "insitubatch.h"
+#include <blosc.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
@@ -9,6 +10,7 @@
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <zlib.h>
 #include "support.h"
 #include "modes.h"
 
@@ -875,6 +877,223 @@ static void left_and_killed(void **state) {
   same_files(ref, part);
 }
 
+/* ---- chunks with codecs that stay in their files ---- */
+
+enum { SHUFFLED, BITS, UNSHUFFLED, STORED, ZSTD, GZIP, PLAIN, CODECS };
+/* An array of three axes. STORED: blosc that compresses nothing. */
+struct coded {
+  int codec;
+  uint64_t shape[3], chunk[3];
+  size_t block; /* bytes of blosc's blocks, or so; 0: blosc chooses */
+  bool wide, big;
+  uint64_t absent; /* chunks that are not written: each whose number is a multiple; 0: none */
+};
+static double coded_value(uint64_t i) {
+  if (i % 50021 == 7 || (i / 9000) % 41 == 5) return NAN;
+  return (double)(i % 65536) / 8192 - 4 + (double)(i * 2654435761u % 4096) / 4096;
+}
+/* What the chunk with these indexes decodes to. */
+static unsigned char *coded_plain(const struct coded *c, const uint64_t *index, size_t *n) {
+  size_t item = c->wide ? 8 : 4;
+  unsigned char *to = calloc(c->chunk[0] * c->chunk[1] * c->chunk[2], item), *p = to;
+  uint64_t at[3];
+  for (at[0] = 0; at[0] < c->chunk[0]; at[0]++)
+    for (at[1] = 0; at[1] < c->chunk[1]; at[1]++)
+      for (at[2] = 0; at[2] < c->chunk[2]; at[2]++, p += item) {
+        uint64_t flat = 0;
+        bool inside = true;
+        for (int d = 0; d < 3; d++) {
+          uint64_t k = index[d] * c->chunk[d] + at[d];
+          inside = inside && k < c->shape[d];
+          flat = flat * c->shape[d] + k;
+        }
+        if (inside) support_put(p, c->wide ? INSITU_F64 : INSITU_F32, c->big, coded_value(flat));
+      }
+  *n = (size_t)(p - to);
+  return to;
+}
+static size_t coded_pack(const struct coded *c, const void *plain, size_t n, void *to, size_t cap) {
+  static const int filters[] = {BLOSC_SHUFFLE, BLOSC_BITSHUFFLE, BLOSC_NOSHUFFLE, BLOSC_SHUFFLE};
+  size_t got = n;
+  if (c->codec <= STORED)
+    got = (size_t)blosc_compress_ctx(c->codec == STORED ? 0 : 5, filters[c->codec],
+        c->wide ? 8 : 4, n, plain, to, cap, c->codec == BITS ? "zstd" : "lz4", c->block, 1);
+  else if (c->codec == GZIP) {
+    z_stream z = {.next_in = (Bytef *)(uintptr_t)plain, .avail_in = (uInt)n};
+    z.next_out = to, z.avail_out = (uInt)cap;
+    assert_int_equal(deflateInit2(&z, 1, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    got = z.total_out;
+    deflateEnd(&z);
+  } else if (c->codec == ZSTD) {
+    ZSTD_CCtx *z = ZSTD_createCCtx();
+    ZSTD_CCtx_setParameter(z, ZSTD_c_checksumFlag, 1);
+    got = ZSTD_compress2(z, to, cap, plain, n);
+    ZSTD_freeCCtx(z);
+  } else memcpy(to, plain, n);
+  return got;
+}
+static void make_coded(const struct coded *c, const char *name) {
+  static const char *const codecs[CODECS] = {[ZSTD] = "zstd\",\"configuration\":{\"level\":1,"
+                                                      "\"checksum\":true}",
+      [GZIP] = "gzip\",\"configuration\":{\"level\":1}"};
+  char path[700], text[1500], codec[200] = "";
+  uint64_t grid[3], number = 0, index[3];
+  if (c->codec <= STORED)
+    snprintf(codec, sizeof codec,
+        ",{\"name\":\"blosc\",\"configuration\":{\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":"
+        "\"shuffle\",\"typesize\":%d,\"blocksize\":0}}",
+        c->wide ? 8 : 4);
+  else if (codecs[c->codec])
+    snprintf(codec, sizeof codec, ",{\"name\":\"%s}", codecs[c->codec]);
+  snprintf(text, sizeof text,
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[%d,%d,%d],\"data_type\":\"float%d\","
+      "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[%d,%d,%d]}},"
+      "\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0.5,\"codecs\":[{\"name\":"
+      "\"bytes\",\"configuration\":{\"endian\":\"%s\"}}%s],\"dimension_names\":[\"time\",\"y\","
+      "\"x\"]}",
+      (int)c->shape[0], (int)c->shape[1], (int)c->shape[2], c->wide ? 64 : 32, (int)c->chunk[0],
+      (int)c->chunk[1], (int)c->chunk[2], c->big ? "big" : "little", codec);
+  snprintf(path, sizeof path, "rm -rf '%s/%s'", left_root, name);
+  assert_int_equal(system(path), 0);
+  snprintf(path, sizeof path, "%s/%s/zarr.json", left_root, name);
+  support_write(path, text, strlen(text));
+  for (int d = 0; d < 3; d++) grid[d] = (c->shape[d] + c->chunk[d] - 1) / c->chunk[d];
+  for (index[0] = 0; index[0] < grid[0]; index[0]++)
+    for (index[1] = 0; index[1] < grid[1]; index[1]++)
+      for (index[2] = 0; index[2] < grid[2]; index[2]++, number++) {
+        size_t n;
+        if (c->absent && number % c->absent == 0) continue;
+        unsigned char *plain = coded_plain(c, index, &n), *packed = malloc(n + n / 8 + 65536);
+        n = coded_pack(c, plain, n, packed, n + n / 8 + 65536);
+        snprintf(path, sizeof path, "%s/%s/c/%d/%d/%d", left_root, name, (int)index[0],
+            (int)index[1], (int)index[2]);
+        support_write(path, packed, n);
+        free(plain);
+        free(packed);
+      }
+}
+
+/* What is done to left_file once it is left, by `see`; its size is left_bytes. */
+enum { NOTHING, CUT_SHORT, TURN, FAIL_READS, HURTS };
+static int left_hurt; /* -1: it was done */
+static atomic_int failing, failed;
+/* Before the first batch: waits until the file is left. */
+static int see(void *user, uint64_t done, uint64_t total) {
+  (void)user, (void)done, (void)total;
+  if (left_hurt < 0) return 0;
+  bool usable = left_usable(left_file);
+  for (int i = 0; i < 20000 && usable && !left_seen; i++) {
+    left_seen = left_open(left_name);
+    if (!left_seen) usleep(100);
+  }
+  if (usable && !left_seen) fail_msg("rows of %s are not left in its files", left_name);
+  int fd = open(left_file, O_RDWR | O_CLOEXEC);
+  assert_true(fd >= 0);
+  off_t n = lseek(fd, 0, SEEK_END);
+  if (left_hurt == CUT_SHORT) assert_int_equal(ftruncate(fd, n / 2), 0);
+  if (left_hurt == TURN) { /* where blosc's second block starts; the last byte of zstd's sum */
+    assert_int_equal(pwrite(fd, "\377\377\377\377", 4, 20), 4);
+    assert_int_equal(pwrite(fd, "\1\2\3\4", 4, n - 4), 4);
+  }
+  close(fd);
+  if (left_hurt == FAIL_READS && left_seen) atomic_store(&failing, 1);
+  left_hurt = -1;
+  return 0;
+}
+/* Stands before the C library's: reads of files of left.zarr fail while `failing` is set. */
+ssize_t pread(int fd, void *to, size_t n, off_t at) {
+  char link[64], name[1024] = "";
+  if (atomic_load(&failing)) {
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    if (readlink(link, name, sizeof name - 1) > 0 && strstr(name, "left.zarr")) {
+      atomic_store(&failing, 0);
+      atomic_fetch_add(&failed, 1);
+      errno = EIO;
+      return -1;
+    }
+  }
+  return (ssize_t)syscall(SYS_pread64, fd, to, n, at);
+}
+static insitu_status coded_scan(
+    const insitu_loader_desc *d, int hurt, const char *path, insitu_error *err) {
+  insitu_scan_desc s = {
+      .api = INSITU_API, .loader = d, .path = path, .split = INSITU_ALL, .progress = see};
+  left_hurt = hurt;
+  left_seen = false;
+  return insitu_scan(&s, err);
+}
+/* 4 rows of 312 KiB are a batch, and one of 4 rows of 2.25 MiB: a thread takes four of these. What
+ * becomes wrong meanwhile is what it is to those who read it later; a read that fails is repeated
+ * by the loader. */
+static void coded_and_hurt(void **state) {
+  (void)state;
+  char ref[512], path[512];
+  insitu_variable v = one("coded");
+  insitu_error err, other;
+  snprintf(ref, sizeof ref, "%s", support_path("coded.read.json"));
+  snprintf(path, sizeof path, "%s", support_path("coded.json"));
+  snprintf(left_file, sizeof left_file, "%s/coded/c/0/0/0", left_root);
+  left_name = "coded";
+  for (int codec = 0; codec < CODECS; codec++)
+    for (int hurt = 0; hurt < HURTS; hurt++)
+      for (int fill = 0; fill < (hurt == CUT_SHORT || hurt == TURN ? 2 : 1); fill++) {
+        uint64_t x = (codec + hurt) % 4 == 1 && codec < PLAIN ? 147456 : 20000;
+        struct coded c = {.codec = codec, .shape = {5, 4, x}, .chunk = {4, 4, x}, .block = 1 << 16};
+        insitu_loader_desc plain = left_desc(&v, true), d = left_desc(&v, false);
+        plain.on_bad_chunk = d.on_bad_chunk = fill ? INSITU_FILL : 0;
+        d.decode_threads = 1 + (uint64_t)hurt;
+        make_coded(&c, "coded");
+        atomic_store(&failed, 0);
+        insitu_status status = coded_scan(&d, hurt, path, &err);
+        bool left = left_seen;
+        assert_int_equal(atomic_load(&failed), left && hurt == FAIL_READS);
+        insitu_status want = left_scan(&plain, NULL, ref, &other);
+        if (status != want) fail_msg("%d %d: %s; %s", codec, hurt, err.message, other.message);
+        if (status) assert_string_equal(err.message, other.message);
+        else same_files(ref, path);
+        bool harmless = hurt == NOTHING || hurt == FAIL_READS ||
+                        (hurt == TURN && codec != SHUFFLED && codec != BITS && codec != UNSHUFFLED &&
+                            codec != ZSTD && codec != GZIP);
+        assert_int_equal(status != INSITU_OK, !harmless && !fill);
+        unlink(path);
+      }
+}
+/* Any geometry: the same bytes whoever decodes. */
+static void coded_as_read(void **state) {
+  (void)state;
+  char ref[512], path[512];
+  insitu_variable v = one("coded");
+  insitu_error err;
+  snprintf(ref, sizeof ref, "%s", support_path("any.read.json"));
+  snprintf(path, sizeof path, "%s", support_path("any.json"));
+  for (int i = 0; i < 35; i++) {
+    struct coded c = {.codec = i % CODECS, .wide = support_below(3) == 0};
+    bool narrow = i % 5 == 4; /* many short strips for each index of x */
+    uint64_t y = narrow ? 3000 : 1 + support_below(5), bytes = (64 << 10) + support_below(400 << 10);
+    uint64_t x = bytes / y / (c.wide ? 8 : 4) + 1;
+    c.big = support_below(8) == 0;
+    c.absent = support_below(4) ? 0 : 2 + support_below(2);
+    c.block = support_below(3) ? (16 << 10) + support_below(1 << 20) : 0;
+    memcpy(c.shape, (uint64_t[]){1 + support_below(9), y, x}, sizeof c.shape);
+    memcpy(c.chunk, (uint64_t[]){1 + support_below(4), y, x}, sizeof c.chunk);
+    if (i % 6 == 5) c.chunk[1] = 1 + support_below(y);
+    bool large = i % 12 == 3;
+    if (large) c.shape[0] = 6, c.chunk[0] = 4, c.shape[2] = c.chunk[2] = x * 6;
+    make_coded(&c, "coded");
+    insitu_loader_desc plain = left_desc(&v, true), d = left_desc(&v, false);
+    const char *dim = narrow && !large ? "x" : support_below(2) && !narrow ? "y" : NULL;
+    int m = (int)support_below(MODES);
+    if (mode_usable(m)) d.io = modes[m].io;
+    d.inline_io = mode_usable(m) && modes[m].inline_io;
+    d.decode_threads = 1 + support_below(4);
+    if (support_below(4) == 0) d.memory_budget = 400 << 20; /* room for small chunks alone */
+    if (left_scan(&plain, dim, ref, &err)) fail_msg("%d: %s", i, err.message);
+    if (left_scan(&d, dim, path, &err)) fail_msg("%d: %s", i, err.message);
+    same_files(ref, path);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(against_two_passes),
       cmocka_unit_test(long_rows), cmocka_unit_test(any_threads_and_ranks),
@@ -882,7 +1101,8 @@ int main(void) {
       cmocka_unit_test(no_deviation), cmocka_unit_test(of_the_output),
       cmocka_unit_test(caller_flushes), cmocka_unit_test(long_dim), cmocka_unit_test(empty_ranks),
       cmocka_unit_test(bad_ranges), cmocka_unit_test(left_in_files), cmocka_unit_test(cut_short),
-      cmocka_unit_test(left_and_killed), cmocka_unit_test(refused)};
+      cmocka_unit_test(left_and_killed), cmocka_unit_test(coded_and_hurt),
+      cmocka_unit_test(coded_as_read), cmocka_unit_test(refused)};
   void *none = NULL;
   support_setup(&none);
   make_archive();
