@@ -540,6 +540,56 @@ static void refused(void **state) {
   assert_int_equal(insitu_loader_open(&d, &ld, NULL), INSITU_E_ARG);
 }
 
+/* Batches so large that they are written past the caches have the bytes of scattered ones. Rows are
+ * no multiple of a cache line; steps of x follow each other, steps of y do not. */
+static void past_caches(void **state) {
+  (void)state;
+  static struct support_array large = {.name = "large",
+      .ndim = 3,
+      .shape = {10, 1021, 389},
+      .chunk = {3, 1021, 389},
+      .format = 2,
+      .dtype = INSITU_F32,
+      .dims = "[\"time\",\"lat\",\"lon\"]"};
+  static const int64_t near[] = {0, 1}, far[] = {0, 2};
+  const insitu_variable shown[] = {{.label = "x", .path = "large", .steps = near, .n_steps = 2},
+      {.label = "y", .path = "large", .steps = far, .n_steps = 2}};
+  const char *root = support_path("past");
+  insitu_loader *ld[2];
+  insitu_iter *it[2];
+  insitu_batch *b[2];
+  support_make(root, &large);
+  for (int i = 0; i < 2; i++) {
+    insitu_loader_desc d = base(root, i ? INSITU_SCATTER : INSITU_GATHER);
+    d.variables = shown;
+    d.n_variables = 2;
+    d.batch_size = 2;
+    ld[i] = open_or_fail(&d);
+    it[i] = iter_of(ld[i], 0);
+  }
+
+  int batches = 0;
+  for (; insitu_iter_next(it[0], 20000, &b[0], NULL) == INSITU_OK; batches++) {
+    assert_int_equal(insitu_iter_next(it[1], 20000, &b[1], NULL), INSITU_OK);
+    uint64_t bytes = 0;
+    for (int k = 0; k < 2; k++) {
+      assert_int_equal(b[0]->arrays[k].bytes, b[1]->arrays[k].bytes);
+      bytes += b[0]->arrays[k].bytes;
+      if (memcmp(b[0]->arrays[k].data, b[1]->arrays[k].data, b[0]->arrays[k].bytes))
+        fail_msg("batch %d, array %d differs", batches, k);
+    }
+    assert_true(bytes >= 12u << 20); /* see INSITU__KEPT_PAST_CACHES */
+    for (int i = 0; i < 2; i++) insitu_batch_release(&b[i]);
+  }
+  assert_int_equal(batches, 4);
+
+  for (int i = 0; i < 2; i++) {
+    insitu_iter_close(&it[i]);
+    insitu_loader_close(&ld[i]);
+  }
+  support_remove(root);
+}
+
 /* Closed and cancelled in the middle of everything. */
 static void ended(void **state) {
   (void)state;
@@ -569,6 +619,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn), cmocka_unit_test(restored),
       cmocka_unit_test(parts), cmocka_unit_test(damaged), cmocka_unit_test(bounded),
       cmocka_unit_test(once), cmocka_unit_test(chosen), cmocka_unit_test(too_large),
-      cmocka_unit_test(refused), cmocka_unit_test(ended)};
+      cmocka_unit_test(refused), cmocka_unit_test(past_caches), cmocka_unit_test(ended)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

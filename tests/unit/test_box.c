@@ -705,12 +705,37 @@ static void test_merged(void **state) {
   assert_true(!b.contiguous && b.ndim == 1 && b.dim[0].src_stride == 4);
 }
 
+/* A copy past the caches is a memcpy, whatever the places and the length, with quarters side by
+ * side and without. */
+static void test_past_caches(void **state) {
+  (void)state;
+  enum { MOST = INSITU__MEM_QUARTERS + 3000, ROOM = MOST + 256 };
+  unsigned char *from = malloc(ROOM), *to = malloc(ROOM), *want = malloc(ROOM);
+  assert_true(from && to && want);
+  for (uint64_t i = 0; i < ROOM; i++) from[i] = (unsigned char)(insitu__order_mix(i) >> 8);
+  for (uint64_t round = 0; round < 2000; round++) {
+    uint64_t drawn = insitu__order_mix(round), n = drawn % 300;
+    uint64_t out = (drawn >> 16) % 128, in = (drawn >> 24) % 128;
+    if (round % 2) n = INSITU__MEM_QUARTERS - 300 + (drawn >> 32) % 3300;
+    memset(to, 7, ROOM);
+    memset(want, 7, ROOM);
+    memcpy(want + out, from + in, n);
+    insitu__mem_copy_past_caches(to + out, from + in, n);
+    insitu__mem_past_caches_end();
+    if (memcmp(to, want, ROOM)) fail_msg("%" PRIu64 " bytes to %" PRIu64, n, out);
+  }
+  free(from);
+  free(to);
+  free(want);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_pairs),
       cmocka_unit_test(test_transposed), cmocka_unit_test(test_decoded),
       cmocka_unit_test(test_direct), cmocka_unit_test(test_small),
       cmocka_unit_test(test_narrow_float32), cmocka_unit_test(test_narrow_float64),
       cmocka_unit_test(test_rounding), cmocka_unit_test(test_literals),
-      cmocka_unit_test(test_refused), cmocka_unit_test(test_merged)};
+      cmocka_unit_test(test_refused), cmocka_unit_test(test_merged),
+      cmocka_unit_test(test_past_caches)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
