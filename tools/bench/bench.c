@@ -81,6 +81,8 @@
  *   --profile R  only the loader (or, with --bare, only the bare loop) on row R, for --rounds
  *                epochs
  *   --against DIR  two versions of the header in turns, which bench-against has built there
+ *   --gather     of rows that show several samples the bare loop keeps all of them, and copies
+ *                windows in the order of a shuffle: what a loader of such rows cannot do without
  *   --hedge      the option hedge for the rows over HTTP
  *   --depth N --inflight N --threads N --block N --io uring|epoll --inline   as in
  *   insitu_loader_desc */
@@ -256,7 +258,7 @@ static struct result measure(const struct row *r, const char *dir, const struct 
   uint64_t n = o->rounds;
   bool readable = side_open(&side, r, dir, o, true);
   if (!readable) out.refusal = side.refusal.message;
-  bare_start(&b, r, dir, readable ? side.ring_bytes : r->bytes / 2, o->in_order);
+  bare_start(&b, r, dir, readable ? side.ring_bytes : r->bytes / 2, o);
   if (readable) side_round(&side);
   if (r->cold) {
     drop_pages(r, dir);
@@ -341,7 +343,7 @@ static void profile(const struct row *r, const char *dir, const struct options *
   errno = 0;
   must(side_open(&side, r, dir, o, true), "the loader cannot read this row");
   if (o->bare) {
-    bare_start(&b, r, dir, side.ring_bytes, o->in_order);
+    bare_start(&b, r, dir, side.ring_bytes, o);
     bare_calibrate(&b, dir, way);
   }
   side_round(&side);
@@ -559,7 +561,7 @@ static struct options parse(int argc, char **argv) {
         {"--inline", NULL, NULL, &o.inline_io}, {"--bare", NULL, NULL, &o.bare},
         {"--full", NULL, NULL, &o.full}, {"--list", NULL, NULL, &o.list},
         {"--in-order", NULL, NULL, &o.in_order}, {"--quick", NULL, NULL, &o.quick},
-        {"--hedge", NULL, NULL, &o.hedge}};
+        {"--hedge", NULL, NULL, &o.hedge}, {"--gather", NULL, NULL, &o.gather}};
     size_t k = 0, n = sizeof known / sizeof *known;
     while (k < n && strcmp(known[k].name, a)) k++;
     errno = 0;

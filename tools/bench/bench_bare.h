@@ -266,6 +266,7 @@ struct bare { /* every thread takes the next chunk, reads it, decodes it */
   uint64_t *order;          /* of the chunks */
   uint64_t *position;       /* of each chunk in it */
   unsigned char *to;
+  unsigned char *kept; /* all samples, decoded before; NULL: chunks are read */
   atomic_uint_least64_t next, done_bytes;
   struct bare_shard *shard;
   struct bare_worker worker[MAX_THREADS];
@@ -346,6 +347,15 @@ static bool bare_take(struct bare *b, uint64_t *chunk) {
   return i < b->chunks;
 }
 
+/* Gathers windows of samples that are kept, in the order of a shuffle. */
+static void bare_gather(struct bare *b) {
+  uint64_t each = sample_bytes(b->row), bytes = b->row->steps * each, i;
+  while ((i = atomic_fetch_add_explicit(&b->next, 1, memory_order_relaxed)) < b->chunks) {
+    memcpy(b->to + i % b->slots * bytes, b->kept + b->order[i] * each, bytes);
+    atomic_fetch_add_explicit(&b->done_bytes, bytes, memory_order_relaxed);
+  }
+}
+
 static void bare_pread(struct bare *b, struct bare_worker *w) {
   for (uint64_t c; bare_take(b, &c);) {
     struct bare_part p = bare_find(b, c);
@@ -413,7 +423,8 @@ static void *bare_main(void *arg) {
   for (;;) {
     pthread_barrier_wait(&b->begin);
     if (b->stop) break;
-    if (b->mode == PREAD) bare_pread(b, w);
+    if (b->kept) bare_gather(b);
+    else if (b->mode == PREAD) bare_pread(b, w);
     else bare_uring(b, w);
     pthread_barrier_wait(&b->end);
   }
@@ -433,16 +444,21 @@ static struct cost bare_round(struct bare *b) {
   pthread_barrier_wait(&b->end);
   struct cost cost = {seconds() - wall, cpu_seconds() - cpu};
   errno = 0;
-  must(atomic_load(&b->done_bytes) == b->row->bytes, "the bare loop lost bytes");
+  uint64_t bytes = b->kept ? shown_bytes(b->row) : b->row->bytes;
+  must(atomic_load(&b->done_bytes) == bytes, "the bare loop lost bytes");
   return cost;
 }
 
-static void bare_start(
-    struct bare *b, const struct row *r, const char *dir, uint64_t ring_bytes, bool in_order) {
+static void bare_start(struct bare *b, const struct row *r, const char *dir, uint64_t ring_bytes,
+    const struct options *o) {
   memset(b, 0, sizeof *b);
   b->row = r;
   must((b->dirfd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC)) >= 0, dir);
   b->chunks = row_chunks(r);
+  if (o->gather && r->steps) {
+    b->kept = (unsigned char *)map(r->bytes);
+    b->chunks = shown_bytes(r) / (r->steps * sample_bytes(r)); /* windows */
+  }
   b->chunk_bytes = chunk_bytes(r);
   uint64_t slot_bytes = r->steps ? r->steps * sample_bytes(r) : b->chunk_bytes;
   b->slots = insitu__base_max(r->threads, ring_bytes / slot_bytes);
@@ -453,7 +469,7 @@ static void bare_start(
   b->to = (unsigned char *)map(b->to_bytes);
   b->order = (uint64_t *)take(b->chunks, sizeof *b->order);
   for (uint64_t i = 0; i < b->chunks; i++) {
-    uint64_t k = in_order ? i : insitu__order_mix(i) % (i + 1);
+    uint64_t k = o->in_order ? i : insitu__order_mix(i) % (i + 1);
     b->order[i] = b->order[k];
     b->order[k] = i;
   }
@@ -512,6 +528,7 @@ static void bare_stop(struct bare *b) {
   free(b->position);
   pthread_barrier_destroy(&b->begin);
   pthread_barrier_destroy(&b->end);
+  if (b->kept) munmap(b->kept, b->row->bytes);
   munmap(b->to, b->to_bytes);
   close(b->dirfd);
 }

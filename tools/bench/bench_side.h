@@ -59,7 +59,7 @@ struct options {
   uint64_t rounds, depth, inflight, block, threads;
   const char *only, *dir, *profile, *planning, *against;
   int io;
-  bool json, keep, inline_io, bare, full, list, in_order, quick, hedge;
+  bool json, keep, inline_io, bare, full, list, in_order, quick, hedge, gather;
 };
 struct side {
   insitu_loader *loader;
