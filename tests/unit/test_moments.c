@@ -1,4 +1,5 @@
-/* Sums and sketches of elements. The whole of a scan is tested in tests/loader/test_scan.c. */
+/* Sums and sketches of elements, and how many batches a scan makes ahead. The whole of a scan is
+ * tested in tests/loader/test_scan.c. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -249,10 +250,80 @@ static void zeros(void **state) {
   begin();
 }
 
+/* ---- batches that a scan makes ahead ---- */
+
+/* A loader of arrays whose chunks have these rows, of which `coded` are encoded. */
+static uint64_t depth_of(uint64_t threads, uint64_t budget, const uint64_t *rows, uint64_t n,
+    uint64_t coded, uint64_t batch_size, uint64_t batch_bytes, bool remote) {
+  static const struct insitu__store_ops far = {.remote = true};
+  insitu_loader *ld = insitu__mem_alloc(1, sizeof *ld);
+  struct insitu__geometry_array *a = insitu__mem_alloc(n, sizeof *a);
+  assert_true(ld && a);
+  for (uint64_t i = 0; i < n; i++) {
+    a[i].rows = rows[i];
+    a[i].zarr.codecs.n = i < coded;
+  }
+  ld->config.decode_threads = threads;
+  ld->config.memory_budget = budget;
+  ld->geometry.arrays = a;
+  ld->geometry.n_arrays = n;
+  if (remote) ld->source.store.ops = &far;
+  uint64_t depth = insitu__scan_depth(ld, batch_size, batch_bytes);
+  insitu__mem_free(a);
+  insitu__mem_free(ld);
+  return depth;
+}
+
+static void ahead_of_a_scan(void **state) {
+  (void)state;
+  enum { RAW, CODED };
+  static const uint64_t one[] = {1}, long_chunk[] = {64}, two[] = {1, 64};
+  const uint64_t mib = 1 << 20, gib = 1 << 30;
+  /* about 8 MiB of small batches, at most 64, and one for each thread, but at least 2 */
+  assert_int_equal(depth_of(2, gib, one, 1, CODED, 1, 0, false), 64);
+  assert_int_equal(depth_of(2, gib, one, 1, CODED, 1, 1000, false), 64);
+  assert_int_equal(depth_of(2, gib, one, 1, CODED, 1, mib, false), 8);
+  assert_int_equal(depth_of(1, gib, one, 1, CODED, 1, 4 * mib + 1, false), 2);
+  assert_int_equal(depth_of(7, gib, one, 1, CODED, 1, 4 * mib, false), 7);
+  assert_int_equal(depth_of(99, gib, one, 1, CODED, 1, 4 * mib, false), 16);
+  /* as many as a chunk of 64 rows for each thread fills, in batches of 4; also where another array
+   * has short ones */
+  assert_int_equal(depth_of(2, gib, long_chunk, 1, CODED, 4, 4 * mib, false), 32);
+  assert_int_equal(depth_of(2, gib, long_chunk, 1, CODED, 5, 4 * mib, false), 26);
+  assert_int_equal(depth_of(2, gib, two, 2, 2, 4, 4 * mib, false), 32);
+  assert_int_equal(depth_of(2, gib, long_chunk, 1, CODED, 64, 4 * mib, false), 2);
+  /* raw chunks are not decoded: nothing waits for a thread */
+  assert_int_equal(depth_of(2, gib, long_chunk, 1, RAW, 4, 4 * mib, false), 2);
+  assert_int_equal(depth_of(2, gib, two, 2, CODED, 4, 4 * mib, false), 2);
+  /* at most an eighth of memory_budget */
+  assert_int_equal(depth_of(2, 512 * mib, long_chunk, 1, CODED, 4, 4 * mib, false), 16);
+  assert_int_equal(depth_of(2, 100 * mib, long_chunk, 1, CODED, 4, 4 * mib, false), 3);
+  assert_int_equal(depth_of(2, 16 * mib, long_chunk, 1, CODED, 4, 4 * mib, false), 2);
+  assert_int_equal(depth_of(2, 0, long_chunk, 1, CODED, 4, 4 * mib, false), 2);
+  /* of a remote store the loader's own number */
+  assert_int_equal(depth_of(2, gib, long_chunk, 1, CODED, 4, 4 * mib, true), 0);
+}
+
+/* What a long chunk adds to the batches ahead never takes more than an eighth of memory_budget. */
+static void ahead_within_the_budget(void **state) {
+  (void)state;
+  const uint64_t one = 1;
+  for (int i = 0; i < 20000; i++) {
+    uint64_t threads = 1 + support_below(40), size = 1 + support_below(300);
+    uint64_t rows = 1 + support_below(3000), bytes = 1 + support_below(UINT64_C(1) << (i % 32));
+    uint64_t budget = support_below(UINT64_C(1) << (20 + i % 20));
+    uint64_t least = depth_of(threads, budget, &one, 1, 1, size, bytes, false);
+    uint64_t depth = depth_of(threads, budget, &rows, 1, 1, size, bytes, false);
+    assert_true(depth >= least);
+    if (depth > least) assert_true(depth * bytes <= budget / 8);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(far_from_zero),
       cmocka_unit_test(every_index_is_seen), cmocka_unit_test(at_the_ends),
       cmocka_unit_test(golden), cmocka_unit_test(neighbours), cmocka_unit_test(in_place),
-      cmocka_unit_test(zeros)};
+      cmocka_unit_test(zeros), cmocka_unit_test(ahead_of_a_scan),
+      cmocka_unit_test(ahead_within_the_budget)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
