@@ -764,6 +764,7 @@ static void requests(void **state) {
     snprintf(url, sizeof url, "http://127.0.0.1:%d", s->port);
     insitu_loader_desc d = batches_of(url);
     d.n_variables = 1;
+    d.hold_epoch = 1; /* else the next epoch's requests come while those of this one are counted */
     d.options = &option;
     d.n_options = 1;
     if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
@@ -775,9 +776,9 @@ static void requests(void **state) {
     insitu_batch *b;
     assert_int_equal(insitu_iter_open(ld, &id, &it, NULL), INSITU_OK);
     while (!insitu_iter_next(it, 20000, &b, &err)) insitu_batch_release(&b);
-    assert_int_equal(server_seen(s, "GET /manifests/"), 3);  /* those of t2m */
-    assert_in_range(server_seen(s, "GET /chunks/"), 12, 24); /* the next epoch has begun */
-    assert_int_equal(server_stats(s).requests, opened + 3 + server_seen(s, "GET /chunks/"));
+    assert_int_equal(server_seen(s, "GET /manifests/"), 3); /* those of t2m */
+    assert_int_equal(server_seen(s, "GET /chunks/"), 12);
+    assert_int_equal(server_stats(s).requests, opened + 3 + 12);
     insitu_iter_close(&it);
     insitu_loader_close(&ld);
     server_stop(&s);
