@@ -60003,7 +60003,8 @@ struct insitu__scan_worker {
   struct insitu__moments *cell;        /* NULL: there are none */
   bool alone;                          /* it adds to `own` */
   uint64_t pause; /* blocks to gather before it tries again to do without */
-  /* By row of a batch: its missing elements, and all. */
+  /* By row of a batch: its missing elements, and all. rows: that the batch has. */
+  uint64_t rows;
   struct insitu__scan_note note[INSITU__SCAN_ROWS];
 
   /* Bytes [at, end) of a decoded chunk are in the window, from `here` on. file: NULL: there are
@@ -60102,7 +60103,7 @@ static bool insitu__scan_hand_in(struct insitu__scan *run, struct insitu__scan_w
   return ok;
 }
 
-/* Blocks of a row that are worth moments of a thread's own: to give these to the cell takes the
+/* Blocks of one cell that are worth moments of a thread's own: to give these to the cell takes the
  * time of one or two blocks. */
 enum { INSITU__SCAN_LONG = 16 };
 
@@ -60421,7 +60422,8 @@ static bool insitu__scan_row(struct insitu__scan *run, struct insitu__scan_set *
   /* cells whose strips do not follow each other would be read many times */
   if (row->left && set->outer > 1 && set->n_cells > 1) ok = insitu__scan_bring(run, w, row);
   for (uint64_t c = 0; ok && c < set->n_cells; c++) {
-    ok = insitu__scan_begin(run, w, &set->cell[c], elements);
+    /* a single cell has the rows that follow, too */
+    ok = insitu__scan_begin(run, w, &set->cell[c], elements * (set->n_cells == 1 ? w->rows : 1));
     for (uint64_t o = 0; ok && o < set->outer; o++) {
       uint64_t at = (o * set->n_cells + c) * set->inner * item;
       struct insitu__scan_strip s = {.kernel = insitu__moments_kernel_of(wide, before != NULL),
@@ -60497,6 +60499,7 @@ static bool insitu__scan_batch(
   uint64_t first = 0;
   bool ok = true;
   if (number < run->state.batches) return true; /* before the scan was interrupted */
+  w->rows = b->rows;
   for (uint64_t row = 0; row < b->rows; row++)
     w->note[row] = (struct insitu__scan_note){.index = insitu__scan_index(run, b, row)};
   while (run->ordered && first < b->rows && w->note[first].index < run->first) first++;
