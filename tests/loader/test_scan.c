@@ -855,8 +855,8 @@ static int look(void *user, uint64_t done, uint64_t total) {
   }
   return 0;
 }
-/* Rows of a chunk, of parts of a row and of wide elements are left. Others are read, for which their
- * file is open, too, but not for long; and a shard's is open for reads of its index. */
+/* Rows of a chunk, of parts of a row and of wide elements are left. Others are read, for which
+ * their file is open, too, but not for long; and a shard's is open for reads of its index. */
 static void which_are_left(void **state) {
   (void)state;
   char path[512];
