@@ -21887,8 +21887,8 @@ struct insitu__disk_desc {
 
 /* When a chunk of an array is used again. */
 struct insitu__disk_use {
-  uint64_t next;   /* see struct insitu__decoded; 0: it is not known */
-  uint64_t origin; /* the time of row 0 of epoch 0 by that clock */
+  uint64_t next;   /* a time, see the head of >>decoded; 0: it is not known */
+  uint64_t origin; /* of the user's clock: next - origin is a run row */
   uint64_t array, chunk;
   const void *user; /* an iterator */
   uint64_t run;     /* a hash of all that decides its order */
@@ -21897,13 +21897,13 @@ struct insitu__disk_use {
   uint64_t first, ranks;
 };
 
-/* An entry that is used late: in rows of a rank since row 0 of epoch 0, which all ranks of a run
- * count alike; 1: its time is past; 0: it went. */
+/* An entry that is used late. next: a run row, see the head of >>decoded; 1: its time is past; 0:
+ * it went. */
 struct insitu__disk_late {
   uint64_t name[2], next;
 };
 
-/* What may go for an entry: what is used later than `before`. */
+/* What may go for an entry: what is used later than run row `before`. */
 struct insitu__disk_lates {
   uint64_t before;
   struct insitu__disk_late entry[INSITU__DISK_LATE]; /* those without a name are none */
@@ -21926,7 +21926,7 @@ struct insitu__disk_slot {
  * and without a lock: where it was done at each batch, two ranks each left a chunk to the other, so
  * that nobody knew of it any more, and 4 ranks found 0.527 in place of 0.538. */
 struct insitu__disk_place {
-  uint64_t at;    /* the row whose chunks it reads, since row 0 of epoch 0 */
+  uint64_t at;    /* the run row whose chunks it reads, see the head of >>decoded */
   uint64_t check; /* insitu__disk_place_check; anything else: it is not known */
 };
 
@@ -42086,9 +42086,20 @@ static insitu_status insitu__cache_vanished(insitu_error *err) {
  * fifth of 801 chunks that are each shown 1.8 times pinning finds 0.20 and this 0.44; with a tenth
  * of 3200 chunks and 4 ranks 0.10 and 0.30 (test_decoded).
  *
- * Time is counted in rows of the rank that an iterator has scanned. When a chunk is used next in
- * this epoch, or in one of the next `later` epochs, is looked up at each touch. Several iterators
- * have a clock each, which are set alike when an iterator begins or jumps. The clock of an iterator
+ * Time is counted in rows of the rank that an iterator has scanned. Three counts differ in where
+ * they begin:
+ *
+ *   row       with the epoch
+ *   run row   with row 0 of epoch 0: epoch * rows of an epoch + row. All ranks of a run count it
+ *             alike, and tell each other run rows (>>disk)
+ *   time      origin + run row: the loader's. The origin is set when an iterator begins or jumps,
+ *             so that the run row where it stands is the time `now` of the loader
+ *
+ * Say epochs have 1,000 rows, and an iterator begins with epoch 2 at time 300. Its origin is 300 -
+ * 2,000 = -1,700, modulo 2^64, and what it uses at run row 2,040 has the time 340.
+ *
+ * When a chunk is used next in this epoch, or in one of the next `later` epochs, is looked up at
+ * each touch. Several iterators have a clock each, with an origin. The clock of an iterator
  * that pauses stands still: what it kept would look most urgent for ever. Once the iterator lies an
  * epoch behind, its chunks count as never used again, until it scans on and its clock is set anew.
  * Of patches nothing is looked up: what came first stays.
@@ -42412,7 +42423,7 @@ static void insitu__decoded_disk_sweep(struct insitu__decoded *d) {
   }
 }
 
-/* A time, since a clock's origin: see struct insitu__disk_late. */
+/* A time as a run row: see struct insitu__disk_late. */
 static uint64_t insitu__decoded_disk_common(uint64_t next, uint64_t origin) {
   if (next >= INSITU__DECODED_NEVER) return INT64_MAX;
   return (int64_t)(next - origin) > 1 ? next - origin : 1;
@@ -42582,7 +42593,7 @@ static uint64_t insitu__decoded_later(const struct insitu__plan *p) {
 struct insitu__decoded_clock {
   struct insitu__order *order;
   uint64_t n;
-  uint64_t before; /* the time when row 0 of epoch 0 would have been scanned; it may wrap around */
+  uint64_t origin; /* the time of run row 0, modulo 2^64 */
   uint64_t at;     /* the time of its iterator's latest use of a chunk, or of its begin */
   bool paused;     /* since then its iterator's chunks were let go */
 
@@ -42591,11 +42602,11 @@ struct insitu__decoded_clock {
   uint64_t node_epoch;               /* for which that was looked up */
   uint64_t run;                      /* insitu__plan_hash, with that */
 
-  /* Where the ranks of the node are, in rows since row 0 of epoch 0; UINT64_MAX: it is not known.
-   * NULL: there are no others. */
+  /* Run rows where the ranks of the node are; UINT64_MAX: it is not known. NULL: there are no
+   * others. */
   uint64_t *place, n_place;
   uint64_t slowest; /* the least of them */
-  uint64_t told;    /* the own row at which that was looked up */
+  uint64_t told;    /* the own run row at which that was looked up */
 };
 
 static void insitu__decoded_clock_free(struct insitu__decoded_clock *c) {
@@ -42612,7 +42623,7 @@ static insitu_status insitu__decoded_clock_init(struct insitu__decoded_clock *c,
     const struct insitu__plan *p, uint64_t n, uint64_t most, insitu_error *err) {
   insitu_status status = INSITU_OK;
 
-  c->before = 0;
+  c->origin = 0;
   c->own = (struct insitu__decoded_lanes){p->layout.first_lane, p->layout.rank_lanes};
   c->node = c->own;
   c->node_epoch = c->slowest = c->told = UINT64_MAX;
@@ -42639,8 +42650,8 @@ static const struct insitu__order *insitu__decoded_order(
   return o;
 }
 
-/* The first row that a rank has yet to come to: the own one, and where others are is not known, is
- * at `now`. */
+/* The first run row that a rank has yet to come to: the own one, and where others are is not known,
+ * is at `now`. */
 static uint64_t insitu__decoded_came(
     const struct insitu__decoded_clock *c, uint64_t lane, uint64_t now) {
   uint64_t nth = (lane - c->node.first) / c->own.n;
@@ -42650,10 +42661,9 @@ static uint64_t insitu__decoded_came(
 }
 
 /* The first use that is still to come, where this rank is at `now`; or UINT64_MAX. begin: of the
- * epoch, all in rows since row 0 of epoch 0. except: this window's is none. disk: a chunk that the
- * epoch uses once has the epoch's end as its time in cache_dir. Of two of these neither goes for
- * the other, for that would find no more, and would write as much as a third of all chunks in every
- * epoch. */
+ * epoch, all as run rows. except: this window's is none. disk: a chunk that the epoch uses once has
+ * the epoch's end as its time in cache_dir. Of two of these neither goes for the other, for that
+ * would find no more, and would write as much as a third of all chunks in every epoch. */
 static uint64_t insitu__decoded_first(const struct insitu__decoded_clock *c,
     const struct insitu__decoded_uses *u, uint64_t begin, uint64_t now,
     const struct insitu__order_window *except, bool disk) {
@@ -42669,12 +42679,12 @@ static uint64_t insitu__decoded_first(const struct insitu__decoded_clock *c,
   return begin + u->order->batches * u->plan->layout.batch - 1;
 }
 
-/* When a chunk is used next, behind row `now` of an epoch, whose order is o, and not in window
+/* The time when a chunk is used next, behind a row of an epoch, whose order is o, and not in window
  * `except`. disk: by any rank that shares cache_dir, see insitu__decoded_first; some may still be
  * in the epoch before. */
 static uint64_t insitu__decoded_next(struct insitu__decoded_clock *c, const struct insitu__plan *p,
     const struct insitu__order *o, const struct insitu__geometry_array *a, uint64_t chunk,
-    uint64_t now, const struct insitu__order_window *except, bool disk) {
+    uint64_t row, const struct insitu__order_window *except, bool disk) {
   struct insitu__decoded_uses uses;
   uint64_t rows = o->batches * p->layout.batch, epoch = o->epoch, first = UINT64_MAX;
   bool behind = disk && c->slowest < epoch * rows;
@@ -42685,19 +42695,19 @@ static uint64_t insitu__decoded_next(struct insitu__decoded_clock *c, const stru
     const struct insitu__order *order = e == epoch ? o : insitu__decoded_order(c, e);
     insitu__decoded_uses(&uses, p, order, disk ? &c->node : &c->own, a, chunk);
     first = insitu__decoded_first(
-        c, &uses, e * rows, epoch * rows + now, e == epoch ? except : NULL, disk);
+        c, &uses, e * rows, epoch * rows + row, e == epoch ? except : NULL, disk);
   }
-  return first + c->before;
+  return c->origin + first;
 }
 
-/* An iterator begins, or goes on elsewhere, at row `now` of an epoch: sets its clock, and looks up
+/* An iterator begins, or goes on elsewhere, at a row of an epoch: sets its clock, and looks up
  * when it uses what is here of its own chunks and of those that nobody else uses. NULL: it ends, or
  * pauses. */
 static void insitu__decoded_move(struct insitu__decoded *d, struct insitu__decoded_clock *c,
-    const struct insitu__plan *p, const struct insitu__order *o, uint64_t now, const void *user) {
+    const struct insitu__plan *p, const struct insitu__order *o, uint64_t row, const void *user) {
   c->paused = !o;
   c->at = d->now;
-  if (o) c->before = d->now - (o->epoch * o->batches * p->layout.batch + now);
+  if (o) c->origin = d->now - (o->epoch * o->batches * p->layout.batch + row);
   for (uint64_t i = 0; i <= d->n_pools; i++) {
     bool disk = i == d->n_pools;
     struct insitu__decoded_pool *pool = disk ? &d->disk : &d->pool[i];
@@ -42708,7 +42718,7 @@ static void insitu__decoded_move(struct insitu__decoded *d, struct insitu__decod
       uint64_t chunk = disk ? entry->number : entry->chunk;
       entry->user = o ? user : NULL;
       entry->next = INSITU__DECODED_NEVER;
-      if (o) entry->next = insitu__decoded_next(c, p, o, a, chunk, now, NULL, disk);
+      if (o) entry->next = insitu__decoded_next(c, p, o, a, chunk, row, NULL, disk);
       if (entry->next == INSITU__DECODED_NEVER) entry->user = NULL;
       if (!entry->users) insitu__decoded_settle(pool, entry->place, e);
     }
@@ -42727,7 +42737,8 @@ static bool insitu__decoded_rests(const struct insitu__decoded *d,
 
 /* A use of a chunk, for insitu__decoded_expect. */
 struct insitu__decoded_event {
-  uint64_t at, next, chunk;
+  uint64_t at, next; /* run rows */
+  uint64_t chunk;
   uint32_t rank; /* whose cache it is tried with */
   bool once;     /* in its epoch */
 };
@@ -45607,7 +45618,25 @@ static void insitu__rows_walk(
   insitu__geometry_field(a, NULL, t->field, t->patches->tile);
 }
 
-/* On to the next group of views, and behind the last one to the next piece of the chunk. */
+/* On to the next group of views, and behind the last one to the next piece of the chunk.
+ *
+ * View i of a group shows row anchor + delta + i, delta being that of the group's first view. An
+ * anchor shows up to `group` neighbouring rows, which are one run. With steps t, t + 1 and t + 2 a
+ * list of 4 rows has 6 entries:
+ *
+ *   entry    anchor   rows of the run   by views, from
+ *   0        -2       0                 2
+ *   1        -1       0, 1              1
+ *   2        0        0, 1, 2           0
+ *   3        1        1, 2, 3           0
+ *   4        2        2, 3              0
+ *   5        3        3                 0
+ *
+ * group->entry is 2: of the anchor that shows row 0 in the first view. The group - 1 = 2 entries
+ * before it are of anchors that show row 0 in the other views, so that the walk begins at entry 0.
+ * Steps t - 2, t - 1 and t have the same table, with anchors 0 to 5. Steps t, t - 1 and t - 2 make
+ * no group: each view is alone, and walks 4 entries from its own on, which are 0, 1 and 2. A walk
+ * that begins at row 1 of the list begins one entry later. */
 static bool insitu__rows_next_group(struct insitu__rows_walk *w) {
   struct insitu__loader_tile *t = w->tile;
   const struct insitu__geometry_array *a = w->tile->array;
@@ -45786,7 +45815,8 @@ static inline bool insitu__rows_next_run(struct insitu__rows_walk *w) {
       const struct insitu__loader_entry *entry = &w->entries[at];
 
       if (entry->slot == INSITU__ROWS_NONE) continue;
-      /* In the group's view number i the anchor shows row begin + at + i - before. */
+      /* In the group's view number i the anchor shows row begin + at + i - before: the table is at
+       * insitu__rows_next_group. */
       uint64_t i = at < before ? before - at : 0;
       w->view = w->group + i;
       w->row = w->begin + (w->fan == 1 ? at + i - before : at / w->fan);
@@ -51493,21 +51523,34 @@ static void insitu__tile_bunch_await(void *arg) {
  * holds its rows and stays long enough. Else the window is charged with one: a slot that holds all
  * rows of the chunk that the window shows is kept for it, or a free slot is taken and reads them.
  *
- * Slots have two sizes. Of the chunk behind its own a unit with t and t + 1 shows one row. A piece
- * is what a unit shows of a chunk by steps that follow each other; pieces of part_rows rows and
- * less are short. part_rows is the length, of those that pieces have, with which all slots take
- * least memory (insitu__kept_need); 0: no piece is short.
+ * Slots have two sizes, since a unit shows all of its own chunk and little of the chunks beside it:
  *
- *   slots for chunks   hold rows in their places, for a piece that is not short
- *   slots for parts    hold rows [first, last) from the slot's begin on, for a short piece
+ *   slots for chunks   hold rows in their places
+ *   slots for parts    hold rows [first, last) from the slot's begin on, part_rows at most
  *
- * A charge is for the piece that was touched. Its slot holds the chunk's rows of the whole window,
- * so that other pieces need none. A short piece takes a slot for parts if these rows fit. If they
- * do not, the window shows the chunk by several pieces: where one of these is not short, the slot
- * is the one for a chunk which that piece would take, and the piece finds it; else the slot for
- * parts has the rows of the short piece alone. So a piece of a window is charged with one slot at
- * most, of the size that it was counted for, and every slot that is not free with a piece of some
- * open window.
+ * A piece is what a unit shows of one chunk by steps that follow each other. A piece of part_rows
+ * rows and less is short. A charge is the one slot that a window gets for a piece which the scan
+ * touches, and which no slot holds for the window. Say chunks and units have 8 rows, the steps are
+ * t - 1, t and t + 1, and part_rows is 1. The pieces of three units are:
+ *
+ *            chunk 3   chunk 4       chunk 5       chunk 6       chunk 7
+ *   unit 4   row 7     rows 0 to 7   row 0
+ *   unit 5             row 7         rows 0 to 7   row 0
+ *   unit 6                           row 7         rows 0 to 7   row 0
+ *
+ * For each unit of a window the pools have one slot for a chunk and two for parts: 10 rows in place
+ * of 24. insitu__kept_need takes the part_rows with which all slots take least memory; 0: no piece
+ * is short. The slot of a charge mostly holds all rows of the chunk that the window shows, and then
+ * the chunk's other pieces find it:
+ *
+ *   window          chunk   shows         charges
+ *   units 4 and 5   3       row 7         a slot for parts
+ *                   5       rows 0 to 7   a slot for a chunk, whichever piece is touched first
+ *   units 4 and 6   5       rows 0 and 7  a slot for parts for each of the two: such a slot has no
+ *                                         room for rows [0, 8), and no piece of these is long
+ *
+ * So a piece of a window is charged with one slot at most, of the size that the piece was counted
+ * for, and every slot that is not free with a piece of some open window.
  *
  * Of a batch:
  *
@@ -51811,7 +51854,24 @@ static void insitu__kept_most_pieces(const struct insitu__plan *p,
   }
 }
 
-/* Where windows of a lane end: at indexes [lo, hi] of it, and `period` further again and again. */
+/* Where windows of a lane end: at indexes [lo, hi] of it, and `period` further again and again. The
+ * end of a window is the index, in the lane, of the first row of the next window. Here are lanes of
+ * 96 rows, windows of 4 units of 10 rows, and batches of 8 rows of each lane; | is such a row:
+ *
+ *   batches begin at   0       8       16      24      32      40      48      56
+ *   lane 0             ..........|.......................................|.......   10, 50, ...
+ *   lane 1             ..............|.......................................|...   14, 54, ...
+ *   lane 2             ............................|.............................   28, 68, ...
+ *   lane 3             ................................|.........................   32, 72, ...
+ *
+ * A lane begins at anchor `begin` of the epoch's sequence, in the unit of rank begin / rows, and
+ * its first window has `head` units. So that window ends, counted from the lane's begin, at
+ *
+ *   end = (begin / rows + head) * rows - begin      of lane 1: (96 / 10 + 2) * 10 - 96 = 14
+ *
+ * Units that are shorter than `rows` lack `lack` rows together. Those before an end make it earlier
+ * by `lack` at most, and those before the lane give its first unit a rank of (begin + lack) / rows
+ * at most: these two are lo and hi. Both are a period later, so that lo is not below 0. */
 struct insitu__kept_ends {
   uint64_t period, lo, hi;
 };
@@ -51830,14 +51890,21 @@ static struct insitu__kept_ends insitu__kept_ends(const struct insitu__plan *p, 
   uint64_t head = insitu__order_head(l->window, l->lanes, lane);
   struct insitu__kept_ends e = {.period = l->window * rows};
 
-  /* The unit that the lane begins in has a rank of begin / rows, or more behind short units. */
   e.lo = e.period + (begin / rows + head) * rows - begin - lack;
   e.hi = e.period + ((begin + lack) / rows + head) * rows - begin;
   return e;
 }
 
 /* In how many lanes of the rank, at most, a window ends and another begins within `rows`
- * neighbouring rows of each, which begin where a batch does. */
+ * neighbouring rows of each, which begin where a batch does.
+ *
+ * Rows [s, s + rows) have an end inside if both row end - 1 and row end are among them, that is if
+ * end - rows + 1 <= s <= end - 1. For ends of [lo, hi] together these are
+ *
+ *   lo - rows + 1 <= s <= hi - 1,   or   0 <= hi - 1 - s < hi - lo + rows - 1   modulo the period.
+ *
+ * Above, with rows 8 and s = 8, hi - 1 - s is 1 and 5 of lanes 0 and 1, which are below 7, and 19
+ * and 23 of the others. The end 32 lies between two batches, inside of none. The answer is 2. */
 static uint64_t insitu__kept_lanes_between(const struct insitu__plan *p, uint64_t rows) {
   const struct insitu__plan_layout *l = &p->layout;
   uint64_t most = 0, lack = insitu__kept_lack(p->part), period, spread;
@@ -51849,8 +51916,8 @@ static uint64_t insitu__kept_lanes_between(const struct insitu__plan *p, uint64_
   spread = insitu__codec_add_saturating(rows + p->part->unit_rows, lack);
   if (spread >= period || period > (uint64_t)INT64_MAX / 4) return l->rank_lanes;
 
-  /* Rows [s, s + rows) have an end of [lo, hi] inside where s is in [hi - 1 - (hi - lo + rows - 2),
-   * hi - 1]. Most lanes have one at the largest s of some lane. */
+  /* Batches begin at multiples of `step` within a period. Where s grows, a lane stops to count only
+   * behind its hi - 1. So the last s of each lane is tried, and one of these has the most. */
   uint64_t step = insitu__rule_common(l->lane_rows, period);
   for (uint64_t i = 0; i < l->rank_lanes; i++) {
     uint64_t s = insitu__kept_ends(p, l->first_lane + i).hi - 1, n = 0;
@@ -52929,16 +52996,16 @@ static void insitu__pass_time(insitu_iter *it, const struct insitu__loader_tile 
   struct insitu__decoded_clock *c = &it->clock;
 
   if (c->paused) insitu__decoded_move(d, c, &it->plan, t->order, row, it);
-  c->at = c->before + t->base * it->plan.layout.batch + row;
+  c->at = c->origin + t->base * it->plan.layout.batch + row;
   d->now = insitu__base_max(d->now, c->at);
   for (insitu_iter *i = it->loader->sched.iters; i; i = i->sched.next_iter)
     if (insitu__decoded_rests(d, &i->clock, &i->plan))
       insitu__decoded_move(d, &i->clock, &i->plan, NULL, 0, i);
 }
 
-/* The iterator is at this row, as insitu__decoded_clock.place has it: tells the ranks that share
- * cache_dir, and looks where they are. In this order: of two ranks that do it at once one sees the
- * other's. A rank that lies an epoch behind has stopped, most likely. */
+/* The iterator is at this run row: tells the ranks that share cache_dir, and looks where they are.
+ * In this order: of two ranks that do it at once one sees the other's. A rank that lies an epoch
+ * behind has stopped, most likely. */
 static void insitu__pass_places(insitu_iter *it, uint64_t at) {
   const struct insitu__disk *disk = &it->loader->source.disk;
   struct insitu__decoded_clock *c = &it->clock;
@@ -52975,7 +53042,7 @@ static void insitu__pass_disk_use(insitu_iter *it, struct insitu__loader_tile *t
   t->use.array = it->sched.scan.array;
   t->use.chunk = t->chunk;
   t->use.user = it;
-  t->use.origin = c->before;
+  t->use.origin = c->origin;
   t->use.run = c->run;
   t->use.first = c->node.first / c->own.n;
   t->use.ranks = c->node.n / c->own.n;
@@ -59500,9 +59567,17 @@ INSITU__MOMENTS_INLINE insitu__moments_quad insitu__moments_load_double(const do
 #define INSITU__MOMENTS_LAG_QUAD(type, x, before, i)                                               \
   (insitu__moments_load_##type((x) + (i)) - insitu__moments_load_##type((before) + (i)))
 
-/* The least and the most of elements on their way: in float64, and in float32 as integers, which
- * more units of a processor compare. `low` and `high` order bits with their sign, `top` without it:
- * among numbers of one sign integers order them, the other way round below 0. */
+/* The least and the most of elements on their way: in float64, and in float32 by their bits, as
+ * integers, which more units of a processor compare. Integers order numbers of one sign, and those
+ * below 0 the other way round:
+ *
+ *   number   bits       as int32_t          elements       low   high   top   least is   most is
+ *   -2       c0000000   -1073741824         1, 2           1     2      2     low        high
+ *   -1       bf800000   -1082130432         -2, -1         -1    -2     -2    top        low
+ *   1        3f800000    1065353216         -2, -1, 1, 2   -1    2      -2    top        high
+ *   2        40000000    1073741824
+ *
+ * `low` has the least int32_t, `high` the greatest, `top` the greatest uint32_t. */
 struct insitu__moments_ends64 {
   insitu__moments_quad low, high;
 };
@@ -59588,7 +59663,15 @@ INSITU__MOMENTS_INLINE insitu__moments_quad insitu__moments_plus(
   return sum;
 }
 
-/* The pages that blocks may be counted in: `part` has the least and most of all of them. */
+/* The pages that blocks may be counted in, of each sign: `part` has the least and most of all of
+ * them. A page is the upper 9 bits of a float32. Pages from `half` = 256 on are of numbers below 0.
+ * In both halves pages ascend with the distance from 0:
+ *
+ *   elements between   their pages   [low, high) of sign 0   of sign 1
+ *   1 and 2            127, 128      [127, 129)              none
+ *   -2 and -1          384, 383      none                    [383, 385)
+ *   -2 and 2           384, 128      [0, 129)                [256, 385): some may be near 0
+ *   0 and 0            0, 0          [0, 1)                  [256, 257): some may be -0.0 */
 static void insitu__moments_mark(
     struct insitu__moments_tally *tally, const struct insitu__moments_part *part) {
   uint32_t least = insitu__moments_bits_of((float)part->least) >> 23;
