@@ -16437,9 +16437,14 @@ static insitu_status insitu__comp_blosc_inner(int inner, insitu_error *err) {
 /* Reads the header of a chunk of n bytes. */
 static insitu_status insitu__comp_blosc_open(
     struct insitu__comp_blosc *b, const uint8_t *src, uint64_t n, insitu_error *err) {
-  if (n < 16 || n > INT32_MAX)
+  if (n < 16)
     return insitu__error_set(err, INSITU_E_CORRUPT,
         "blosc: %" PRIu64 " stored bytes, the header alone has 16; " INSITU__CODEC_BAD, n);
+  if (n > INT32_MAX)
+    return insitu__error_set(err, INSITU_E_CORRUPT,
+        "blosc: %" PRIu64 " stored bytes, a chunk of blosc has %d at most; write the array again "
+        "with smaller chunks",
+        n, INT32_MAX);
   if (src[0] > 2 && src[0] < 8) /* c-blosc2 has written 3 to 5 so far */
     return insitu__error_set(err, INSITU_E_CODEC,
         "blosc: format %d is blosc2: write the array again with blosc, zstd or lz4", src[0]);
@@ -18484,7 +18489,20 @@ static insitu_status insitu__chain_decode_unsized(const struct insitu__codec_cha
  */
 
 /* What a read says beside its buffers, and what a remote store answers beside the bytes. A store
- * that has no such answers leaves the tag as it is. */
+ * that has no such answers leaves the tag as it is.
+ *
+ * A tag serves one call of insitu__store_fetch_await. Who made it may look at the fields marked out
+ * afterwards, and not at those marked in; who is called looks at those before calling on. For:
+ *
+ *   the cache in front   reads `use` and `past_front` first. It sets etag to its entry's, by which
+ *                        the store is asked
+ *   tag->read_await      may overwrite all of the tag, `use` and itself included, with the tag of
+ *                        the run that it read (insitu__tile_join_await)
+ *   a resolving store    reads its base store with a tag of its own, which has neither the caller's
+ *                        etag nor read_await: see insitu__store_part_await
+ *
+ * So read_await replaces the read of the store that the caller names, perhaps a zip file, and never
+ * that of its base store. Where etag is set, the store reads for this caller alone, without it. */
 struct insitu__store_tag {
   /* In: not "": the object is read only if its ETag is another. Out: the object's ETag; "": it has
    * none, or one that is too long. */
@@ -18494,8 +18512,7 @@ struct insitu__store_tag {
   const bool *give_up;
 
   /* In: NULL, or what is called in place of ops->read_await where the bytes are not in a cache. It
-   * may read for others in the same request. It fills the buffers of this read, and overwrites all
-   * of the tag. */
+   * may read for others in the same request. It fills the buffers of this read. */
   insitu_status (*read_await)(
       void *reader, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err);
   void *reader;
@@ -18869,8 +18886,8 @@ static unsigned insitu__store_slice(
 }
 
 /* Reads a base store's object as insitu__store_fetch_await does, and verifies it. tag: NULL, or
- * that of the resolved object's read: its give_up, anew, pin and use count, and its cached, version
- * and etag are set. */
+ * that of the resolved object's read: all that it says counts but etag and read_await; and its
+ * cached, version, no_ranges and etag are set, and its size where the extent has none. */
 static insitu_status insitu__store_part_await(struct insitu__store *s,
     const struct insitu__store_extent *x, struct insitu__store_tag *tag, uint64_t offset,
     struct iovec *iov, unsigned n_iov, uint64_t *got, insitu_error *err) {
@@ -44030,7 +44047,7 @@ struct insitu__loader_tile {
   struct insitu__loader_hole hole;
 
   /* The end. */
-  bool done;     /* a worker found the chunk in the caches and has done all of it */
+  bool done;     /* a worker has done all of it; see struct insitu__tile_bunch */
   bool landed;   /* but for counting down its rows, which it does for the bunch at once */
   int64_t spent; /* nanoseconds from the first read to the last row, for the debug log */
   struct insitu__trace_span span; /* with a timeline */
@@ -44117,9 +44134,11 @@ struct insitu__loader_iter_shared {
   uint64_t next;                      /* the batch to be delivered next */
   struct insitu__receipt_run receipt; /* of the epoch of the batch that was delivered last */
   struct insitu__receipt_skips skips; /* batches that are left out */
-  uint64_t seen;         /* what `next` was when the reactor last looked, or was last woken */
-  bool looks;            /* chunks were in flight then: the reactor looks again by itself */
-  bool ample;            /* the scan has not come to the end of what it may scan */
+  /* For insitu__pass_wakes. seen: what `next` was when insitu__pass_limit last looked, or next last
+   * woke the reactor. looks: at that look chunks were in flight. ample: at that look the scan had
+   * not come to the end of what it might scan. */
+  uint64_t seen;
+  bool looks, ample;
   uint64_t assigned;     /* one past the last batch that has a slab */
   uint64_t called;       /* the batch to be handed to on_batch next */
   uint64_t uploaded;     /* the batch to be copied to devices next */
@@ -50793,7 +50812,20 @@ static bool insitu__tile_leave_await(struct insitu__loader_tile *t, const char *
 }
 
 /* Reads and decodes a stored chunk, whose place in the array's grid is `index`. INSITU_E_NOTFOUND
- * when it is absent. */
+ * when it is absent. In this order; each step may end the function, and an error in any does.
+ *
+ *   1 place   where the chunk lies in its object. It ends where the shard's index has no such chunk
+ *   2 disk    cache_dir has the decoded chunk, or knows that there is none. Not where t->anew
+ *   3 parts   some bytes of the chunk are enough, and are read and decoded. Only where rows are
+ *             not read straight into their places, and no cell wants the whole chunk
+ *   4 leave   the rows stay in their file: a loader of >>scan wants no more
+ *   5 read    one read of the bytes that insitu__rows_aim names, through the cache in front. An
+ *             inner chunk that is not in that cache is read in a run, with its neighbours
+ *   6 disk    the read brings nothing where cache_dir's entry still holds: its rows are taken, as
+ *             in 2. If the entry is damaged, the function calls itself once, with t->anew: that
+ *             read has no etag, and so it cannot bring nothing again
+ *   7 rows    lengths are checked; the bytes are decoded on a worker, or have landed; cache_dir
+ *             keeps the chunk */
 static insitu_status insitu__tile_fetch_await(
     struct insitu__loader_tile *t, const uint64_t *index, const char *key) {
   insitu_loader *ld = t->loader;
@@ -51210,7 +51242,23 @@ static bool insitu__tile_may_try(struct insitu__loader_tile *t) {
 }
 
 /* The tiles of a bunch, linked by `next`. On the stack of the bunch's coroutine; a worker has it
- * meanwhile, and may change the order. */
+ * meanwhile, and may change the order. What becomes of a tile, and what the worker leaves in it:
+ *
+ *   found by   what                            done   landed  status  then
+ *   try_aim    no place, or no rows            false  false   -       tile_await tells why
+ *   try_aim    no row is wanted, or a cell     true   false   -       aim.n is 0: nothing is read
+ *              has had them copied
+ *   reading    not all bytes came              false  false   -       tile_await reads them, and
+ *                                                                     `missed` counts the run once
+ *   try        raw, each row read into one     true   true    OK      rows_arrive_all counts its rows
+ *              place, a list in one piece, no                         down
+ *              timeline and no debug log
+ *   try_rows   any other that was read         true   false   OK      its rows are counted down
+ *   try_rows   its bytes are damaged           false  false   error   tile_await reads them again,
+ *                                                                     and tells why
+ *
+ * insitu__tile_bunch_await finishes a tile that is `done`, and gives any other one to
+ * insitu__tile_await. */
 struct insitu__tile_bunch {
   struct insitu__loader_tile *first;
   unsigned missed; /* reads that found too little in the caches */
@@ -51218,8 +51266,9 @@ struct insitu__tile_bunch {
    * threads that add to one count in turns wait for each other's caches. */
   uint64_t requests, reads, bytes_read, bytes_decoded;
   /* With a timeline: the time when the last stage ended. The next one begins with it, so that the
-   * clock is read once a stage. untimed: the first of the tiles that wait for their times, or NULL;
-   * untimed_bytes: what was read of them. */
+   * clock is read once a stage. untimed: the first of the tiles that wait for their times, or NULL:
+   * small raw ones, which are done but for that, and share one look at the clock. untimed_bytes:
+   * what was read of them. */
   int64_t now;
   struct insitu__loader_tile *untimed;
   uint64_t untimed_bytes;
@@ -51416,7 +51465,7 @@ static struct insitu__loader_tile *insitu__tile_try(
   struct insitu__loader_tile *next = head, *last = head;
   bool timed = insitu__report_is_logged(ld, 3);
   int64_t begin = timed ? insitu__base_now() : 0;
-  bool counted = false;
+  bool counted = false; /* the loader's counts have this run: its rows may arrive */
 
   insitu__tile_try_cut(head);
   for (struct insitu__loader_tile *t = head; ld->reactor.trace && t; t = t->run.next)
@@ -51480,20 +51529,20 @@ static void insitu__tile_bunch_await(void *arg) {
   struct insitu__tile_bunch bunch = {.first = arg};
   struct insitu__loader_tile *t = bunch.first, *next;
   insitu_loader *ld = t->loader;
-  unsigned landed = 0;
+  unsigned n_done = 0;
 
   insitu__reactor_work_as_await(&ld->reactor, insitu__tile_try_bunch, &bunch, true);
   for (t = bunch.first; t; t = next) {
     next = t->next;
     if (next && ld->reactor.trace) __builtin_prefetch(&next->span);
-    landed += t->done;
+    n_done += t->done;
     insitu__tile_let_go(t); /* before it may look for another index: see insitu__cache_init */
     if (t->done) insitu__tile_finish(t);
     else if (insitu__reactor_spawn(&ld->reactor, insitu__tile_await, t)) insitu__tile_await(t);
   }
 
   /* The archive is not in the page cache: for a while tiles go without a try. */
-  if (bunch.missed > landed) ld->sched.untried = INSITU__LOADER_MISSED;
+  if (bunch.missed > n_done) ld->sched.untried = INSITU__LOADER_MISSED;
 }
 
 /* >>kept --------------------------------------------------------------------------------------- */
@@ -52776,6 +52825,30 @@ static bool insitu__call_start(insitu_iter *it, struct insitu__loader_slab *slab
  * loader: `shared.held` counts such batches, and the last release frees the contents;
  * `shared.owners` counts who needs the struct.
  *
+ * What stops the scan, and what makes it go on. A coroutine that ends needs no wake, because the
+ * reactor's next turn pumps. What a user's thread does must wake the reactor, or the scan stands
+ * for ever. The first six rows are the limits of insitu__pass_limit and insitu__pass_gather.
+ *
+ *   the scan stands before        until                            who wakes the reactor
+ *   next + prefetch_depth         next delivers                    insitu__pass_wakes, by its rule
+ *   next + n_ring (gathering)     next delivers                    insitu__pass_wakes, by its rule
+ *   the end of the next epoch     next delivers the last batch     insitu__pass_wakes; or with END,
+ *                                 of an epoch                      always, insitu_iter_next
+ *   hold_epoch: the epoch's end   next is called after its END     insitu__pass_poll, always
+ *   batches that are left out     next moves behind them; or       the coroutine of the move;
+ *                                 set_epoch, which moves nothing   insitu_iter_set_epoch, where
+ *                                 there, forgets them              there are some
+ *   a damaged batch               set_epoch or restore moves the   the coroutine of the move
+ *                                 iterator
+ *   a chunk: few tiles are free   a tile ends                      nobody: a coroutine ends
+ *   an epoch: tiles use its order a tile ends                      nobody: a coroutine ends
+ *   a chunk: no slot is free; or  a batch is gathered              nobody: a coroutine ends. Where
+ *   a batch too far past those                                     there is no memory for one,
+ *   that are gathered                                              insitu__kept_start
+ *   a batch: its slab is not      insitu__pass_prepare_await       nobody: a coroutine ends
+ *   mapped, or a device uses it   ends
+ *   nothing: it is `stopping`     the move ends                    nobody: a coroutine ends
+ *
  * State: struct insitu_iter, cut by owner. Sub-rooms name their thread; the _await functions
  * suspend. */
 
@@ -52783,8 +52856,8 @@ static bool insitu__call_start(insitu_iter *it, struct insitu__loader_slab *slab
  * cache_memory at most, where more than one is wanted. */
 #define INSITU__PASS_CLOCK_SHARE 16
 
-/* One part in so many of the prefetched batches is delivered before next wakes the reactor; and
- * where chunks are in flight, after each of which the reactor looks by itself. */
+/* One part in so many of the prefetched batches is delivered before next wakes the reactor; LOOK:
+ * where chunks are in flight. See insitu__pass_wakes. */
 #define INSITU__PASS_WAKE_SHARE 4
 #define INSITU__PASS_LOOK_SHARE 2
 
@@ -52947,7 +53020,7 @@ static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) 
 }
 
 /* One past the last batch that may be scanned now. at: the one that the scan has come to. If it may
- * not be, the next delivery wakes the reactor. */
+ * not be, the head of this section says who wakes the reactor. */
 static uint64_t insitu__pass_limit(insitu_iter *it, uint64_t at) {
   const insitu_loader_desc *c = &it->loader->config;
   pthread_mutex_lock(&it->lock);
@@ -53899,8 +53972,7 @@ struct insitu__pass_move {
   struct insitu__loader_slab *fewer;  /* once it has moved: those that it needs no more */
   struct insitu__loader_bank *bank;   /* of `more`, what was made for it; it may be NULL */
   struct insitu__device fences;       /* its spare ones, for the bank */
-  uint64_t taken;                     /* of memory_budget */
-  uint64_t same; /* kept_bytes that both plans need: the iterator's serve the other one, too */
+  uint64_t taken, same; /* of memory_budget: see insitu__pass_change_reserve */
 };
 
 /* Changes what an iterator shows. Nothing of it is in flight, and the lock is held. */
@@ -54471,7 +54543,22 @@ static insitu_status insitu__pass_change_slabs(
 }
 
 /* Reserves memory for another plan's tables, beside those that the iterator has, and for the
- * batches that the plan needs besides. `as` names what the order has, for the message. */
+ * batches that the plan needs besides. `as` names what the order has, for the message.
+ *
+ * insitu__pass_turn exchanges the plans and their memory, but not the numbers `tables` and
+ * `reserved`: up to insitu__pass_change_free `it` has the old ones, and `other` the new ones. Both
+ * `tables` count kept_bytes; `same` is the lesser of these, reserved once for both plans. Where the
+ * new plan needs `more` slabs or `fewer`:
+ *
+ *   taken = new tables - same + more * slab_bytes      by this function
+ *   back  = old tables - same + fewer * slab_bytes     by insitu__pass_change_free, once moved
+ *         = old reserved + taken - new reserved
+ *
+ * Where nothing moved, back is taken. budget.tables has the same numbers without the slabs.
+ *
+ * Slabs of 10 bytes: 12 of them and tables of 5, of which 4 are kept, become 14 and tables of 7, of
+ * which 6 are kept. same is 4, and taken is 7 - 4 + 20 = 23. 125 + 23 are reserved meanwhile. Once
+ * moved, 5 - 4 go back and 147 stay; else 23 go back and 125 stay. */
 static insitu_status insitu__pass_change_reserve(
     struct insitu__pass_move *m, const insitu_loader_desc *as, insitu_error *err) {
   insitu_iter *it = m->it, *to = m->other;
@@ -54576,7 +54663,8 @@ static void insitu__pass_change_fewer(struct insitu__pass_move *m) {
 }
 
 /* Frees what is left of a change. moved: the iterator has the other plan, and this is what it had
- * before. */
+ * before. How much goes back: see insitu__pass_change_reserve, which has not taken anything where
+ * m->taken is 0. */
 static void insitu__pass_change_free(struct insitu__pass_move *m, bool moved) {
   insitu_iter *it = m->it, *other = m->other;
   insitu_loader *ld = it->loader;
@@ -54706,16 +54794,21 @@ failed:
   return it->shared.error.status;
 }
 
-/* Whether the reactor is to be woken, since it may prefetch more after so many were delivered. To
- * wake a thread costs as much as to read some small chunks; and where all cores have work, the
- * reactor, and then the threads that it wakes, run in place of the user's thread, which has its
- * batch and cannot return. Where many batches are prefetched, the reactor is woken once for a
- * quarter of them: the others are ready, or on their way, while it sleeps. While chunks are in
- * flight it looks by itself after each of them, and is woken once for half of the batches, since
- * the last chunk may be long on its way. Where the next batch is not ready, the reactor is woken
- * for each that is new to it; but not where the scan has yet to come to the end of what it might
- * scan before: then it waits for chunks, and a delivery gives it nothing to do. With the lock
- * held. */
+/* Whether next, which has delivered a batch or is about to wait, must wake the reactor. To wake a
+ * thread costs as much as to read some small chunks; and where all cores have work, the reactor,
+ * and then the threads that it wakes, run in place of the user's thread. The first row that holds
+ * decides; `delivered` counts batches since `seen`.
+ *
+ *   delivered is 0                    no: the reactor knows all
+ *   `ample`, and no device            no: a coroutine ends where the scan can go on
+ *   the next batch is not ready       yes
+ *   it is ready, and no chunks were   once delivered is a quarter of the batches ahead: the others
+ *   in flight                         are ready, or on their way, while the reactor sleeps
+ *   it is ready, and `looks`          once delivered is half of them: the reactor looks by itself
+ *                                     after each chunk, but the last one may be long on its way
+ *
+ * With 16 batches ahead the reactor is woken after 4 deliveries, and after 8 while chunks are in
+ * flight. With the lock held. */
 static bool insitu__pass_wakes(insitu_iter *it) {
   uint64_t ahead = insitu__base_min(it->n_ring, it->loader->config.prefetch_depth);
   uint64_t next = it->shared.next, delivered = next - it->shared.seen;

@@ -517,6 +517,26 @@ static void bzip2_streams(void **state) {
 }
 #endif
 
+/* The length is told apart before a byte is looked at. */
+static void blosc_lengths(void **state) {
+  (void)state;
+  const uint8_t head[16] = {2, 1, 2, 4};
+  static const struct {
+    uint64_t n;
+    const char *says;
+  } bad[] = {{0, "0 stored bytes, the header alone has 16"},
+      {15, "15 stored bytes, the header alone has 16"}, {16, "the header says 0"},
+      {INT32_MAX, "the header says 0"},
+      {UINT64_C(1) << 31, "2147483648 stored bytes, a chunk of blosc has 2147483647 at most"},
+      {UINT64_MAX, "a chunk of blosc has 2147483647 at most; write the array again with smaller"}};
+  for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+    struct insitu__comp_blosc b;
+    insitu_error err = {0};
+    assert_int_equal(insitu__comp_blosc_open(&b, head, bad[i].n, &err), INSITU_E_CORRUPT);
+    assert_non_null(strstr(err.message, bad[i].says));
+  }
+}
+
 static void blosclz_matches(void **state) {
   (void)state;
   /* a, 267 times a, bc, bcb */
@@ -819,7 +839,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(names), cmocka_unit_test(crc32c),
       cmocka_unit_test(fletcher32), cmocka_unit_test(unshuffles),
       cmocka_unit_test(blosc_round_trips), cmocka_unit_test(blosc_hostile),
-      cmocka_unit_test(zstd_frames), cmocka_unit_test(lz4_block), cmocka_unit_test(blosclz_matches),
+      cmocka_unit_test(zstd_frames), cmocka_unit_test(lz4_block), cmocka_unit_test(blosc_lengths),
+      cmocka_unit_test(blosclz_matches),
       cmocka_unit_test(bits),
 #ifdef INSITU_WITH_ZLIB
       cmocka_unit_test(gzip_members),
