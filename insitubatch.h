@@ -46583,8 +46583,8 @@ static bool insitu__rows_may_leave(struct insitu__loader_tile *t) {
 }
 
 /* Leaves the row that a walk stands at, and whose place is `at`, in the file. False: no memory. */
-static bool insitu__rows_leave_row(const struct insitu__rows_walk *w, const unsigned char *at,
-    struct insitu__loader_file *file) {
+static bool insitu__rows_leave_row(
+    const struct insitu__rows_walk *w, const unsigned char *at, struct insitu__loader_file *file) {
   const struct insitu__geometry *g = w->tile->iter->plan.shown;
   uint64_t output = g->variables[g->regions[w->view->region].variable].output;
   const struct insitu__geometry_output *out = &g->outputs[output];
@@ -46628,8 +46628,8 @@ static bool insitu__rows_leave(
   atomic_init(&file->parts, 1); /* this call's */
   insitu__rows_walk(&w, t, t->first, t->last);
   while (ok && insitu__rows_next(&w))
-    ok = insitu__rows_leave_row(
-        &w, insitu__box_direct(w.box, w.dst, 0, t->array->row_stride), file);
+    ok =
+        insitu__rows_leave_row(&w, insitu__box_direct(w.box, w.dst, 0, t->array->row_stride), file);
   insitu__rows_file_leave(file);
   return ok;
 }
@@ -53972,7 +53972,7 @@ struct insitu__pass_move {
   struct insitu__loader_slab *fewer;  /* once it has moved: those that it needs no more */
   struct insitu__loader_bank *bank;   /* of `more`, what was made for it; it may be NULL */
   struct insitu__device fences;       /* its spare ones, for the bank */
-  uint64_t taken, same; /* of memory_budget: see insitu__pass_change_reserve */
+  uint64_t taken, same;               /* of memory_budget: see insitu__pass_change_reserve */
 };
 
 /* Changes what an iterator shows. Nothing of it is in flight, and the lock is held. */
@@ -60178,7 +60178,7 @@ struct insitu__scan_worker {
   struct insitu__moments_tally *tally; /* of their sketch; NULL: it adds to no `own` */
   struct insitu__moments *cell;        /* NULL: there are none */
   bool alone;                          /* it adds to `own` */
-  uint64_t pause; /* blocks to gather before it tries again to do without */
+  uint64_t pause;                      /* blocks to gather before it tries again to do without */
   /* By row of a batch: its missing elements, and all. rows: that the batch has. */
   uint64_t rows;
   struct insitu__scan_note note[INSITU__SCAN_ROWS];
@@ -60210,10 +60210,10 @@ struct insitu__scan {
   uint64_t threads, back, begun, total; /* back: batches that differences reach back */
   int64_t first;                        /* samples below it are only there for differences */
   bool ordered;                         /* one sample axis: batches ascend */
-  bool own;             /* threads have moments of their own, which the budget has room for */
+  bool own; /* threads have moments of their own, which the budget has room for */
   /* Bytes that each then has for chunks in files: see struct insitu__scan_worker. */
   uint64_t window, stored;
-  uint64_t group; /* batches that a thread takes together */
+  uint64_t group;       /* batches that a thread takes together */
   uint64_t room, pages; /* pages of the cells' sketches that fit the budget; that there are */
 
   pthread_mutex_t take, lock, hole_lock; /* take: to call the iterator, and for checkpoints */
@@ -60504,8 +60504,7 @@ static bool insitu__scan_decode(struct insitu__scan_worker *w,
  * the window has of it from `from` on stays. False: it cannot be read or decoded. */
 static bool insitu__scan_fill(struct insitu__scan_worker *w, const struct insitu__loader_file *file,
     uint64_t from, uint64_t to) {
-  struct insitu__scan_piece p = {
-      .to = w->window + INSITU__SCAN_FEW, .begin = from, .end = from};
+  struct insitu__scan_piece p = {.to = w->window + INSITU__SCAN_FEW, .begin = from, .end = from};
   uint64_t kept = 0;
   if (w->file == file && from >= w->at && from < w->end) {
     kept = w->end - from;

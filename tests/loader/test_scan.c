@@ -952,8 +952,8 @@ static size_t coded_pack(const struct coded *c, const void *plain, size_t n, voi
   static const int filters[] = {BLOSC_SHUFFLE, BLOSC_BITSHUFFLE, BLOSC_NOSHUFFLE, BLOSC_SHUFFLE};
   size_t got = n;
   if (c->codec <= STORED)
-    got = (size_t)blosc_compress_ctx(c->codec == STORED ? 0 : 5, filters[c->codec],
-        c->wide ? 8 : 4, n, plain, to, cap, c->codec == BITS ? "zstd" : "lz4", c->block, 1);
+    got = (size_t)blosc_compress_ctx(c->codec == STORED ? 0 : 5, filters[c->codec], c->wide ? 8 : 4,
+        n, plain, to, cap, c->codec == BITS ? "zstd" : "lz4", c->block, 1);
   else if (c->codec == GZIP) {
     z_stream z = {.next_in = (Bytef *)(uintptr_t)plain, .avail_in = (uInt)n};
     z.next_out = to, z.avail_out = (uInt)cap;
@@ -980,8 +980,7 @@ static void make_coded(const struct coded *c, const char *name) {
         ",{\"name\":\"blosc\",\"configuration\":{\"cname\":\"lz4\",\"clevel\":5,\"shuffle\":"
         "\"shuffle\",\"typesize\":%d,\"blocksize\":0}}",
         c->wide ? 8 : 4);
-  else if (codecs[c->codec])
-    snprintf(codec, sizeof codec, ",{\"name\":\"%s}", codecs[c->codec]);
+  else if (codecs[c->codec]) snprintf(codec, sizeof codec, ",{\"name\":\"%s}", codecs[c->codec]);
   snprintf(text, sizeof text,
       "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[%d,%d,%d],\"data_type\":\"float%d\","
       "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[%d,%d,%d]}},"
@@ -1089,8 +1088,8 @@ static void coded_and_hurt(void **state) {
         if (status) assert_string_equal(err.message, other.message);
         else same_files(ref, path);
         bool harmless = hurt == NOTHING || hurt == FAIL_READS ||
-                        (hurt == TURN && codec != SHUFFLED && codec != BITS && codec != UNSHUFFLED &&
-                            codec != ZSTD && codec != GZIP);
+                        (hurt == TURN && codec != SHUFFLED && codec != BITS &&
+                            codec != UNSHUFFLED && codec != ZSTD && codec != GZIP);
         assert_int_equal(status != INSITU_OK, !harmless && !fill);
         unlink(path);
       }
@@ -1106,7 +1105,8 @@ static void coded_as_read(void **state) {
   for (int i = 0; i < 35; i++) {
     struct coded c = {.codec = i % CODECS, .wide = support_below(3) == 0};
     bool narrow = i % 5 == 4; /* many short strips for each index of x */
-    uint64_t y = narrow ? 3000 : 1 + support_below(5), bytes = (64 << 10) + support_below(400 << 10);
+    uint64_t y = narrow ? 3000 : 1 + support_below(5),
+             bytes = (64 << 10) + support_below(400 << 10);
     uint64_t x = bytes / y / (c.wide ? 8 : 4) + 1;
     c.big = support_below(8) == 0;
     c.absent = support_below(4) ? 0 : 2 + support_below(2);

@@ -840,8 +840,7 @@ int main(void) {
       cmocka_unit_test(fletcher32), cmocka_unit_test(unshuffles),
       cmocka_unit_test(blosc_round_trips), cmocka_unit_test(blosc_hostile),
       cmocka_unit_test(zstd_frames), cmocka_unit_test(lz4_block), cmocka_unit_test(blosc_lengths),
-      cmocka_unit_test(blosclz_matches),
-      cmocka_unit_test(bits),
+      cmocka_unit_test(blosclz_matches), cmocka_unit_test(bits),
 #ifdef INSITU_WITH_ZLIB
       cmocka_unit_test(gzip_members),
 #endif
