@@ -1374,7 +1374,8 @@
  *   >>tile       one chunk on its way, from its key to its rows
  *   >>kept       chunks that are kept, rows that are gathered from them
  *   >>call       on_batch: the user's function between filled and uploaded
- *   >>pass       an iterator: scan, uploads, state, delivery
+ *   >>state      what a state holds of an iterator, and what it must agree with
+ *   >>pass       an iterator: scan, uploads, moves, delivery
  *   >>timeline   the file of desc.trace
  *   >>open       a loader opens and closes
  *   >>check      desc.check: rows read again in a second, slow way
@@ -51250,8 +51251,8 @@ static bool insitu__tile_may_try(struct insitu__loader_tile *t) {
  *              has had them copied
  *   reading    not all bytes came              false  false   -       tile_await reads them, and
  *                                                                     `missed` counts the run once
- *   try        raw, each row read into one     true   true    OK      rows_arrive_all counts its rows
- *              place, a list in one piece, no                         down
+ *   try        raw, each row read into one     true   true    OK      rows_arrive_all counts its
+ *              place, a list in one piece, no                         rows down
  *              timeline and no debug log
  *   try_rows   any other that was read         true   false   OK      its rows are counted down
  *   try_rows   its bytes are damaged           false  false   error   tile_await reads them again,
@@ -52808,6 +52809,318 @@ static bool insitu__call_start(insitu_iter *it, struct insitu__loader_slab *slab
   return true;
 }
 
+/* >>state -------------------------------------------------------------------------------------- */
+/* States: what insitu_state holds of an iterator. A state is written after a batch, and read and
+ * compared with an iterator before a restore. Nothing here waits or changes an iterator: >>pass
+ * moves it. Any thread; what an iterator shows must not change meanwhile. */
+
+/* What a state holds: the numbers of version 3, whatever its version, and what version 4 adds. */
+struct insitu__state_stored {
+  insitu_state plain;
+  struct insitu__receipt_run receipt;
+  struct insitu__receipt_skips skips;
+};
+
+enum {                     /* byte offsets in an insitu_state; all little-endian u64 */
+  INSITU__STATE_MAGIC = 0, /* "INSITU", version 3 to 6, order_version */
+  INSITU__STATE_GEOMETRY = 8,
+  INSITU__STATE_VARIABLES = 16,
+  INSITU__STATE_SPLIT = 24, /* of the iterator's part */
+  INSITU__STATE_SEED = 32,
+  INSITU__STATE_LANES = 40,  /* of a sequential order: the world */
+  INSITU__STATE_WINDOW = 48, /* of a sequential order, which mixes nothing: 0 */
+  INSITU__STATE_UNIT = 56,   /* samples */
+  INSITU__STATE_GLOBAL = 64,
+  INSITU__STATE_PASS = 72, /* the iterator's split, and << 8: sequential */
+  INSITU__STATE_EPOCH = 80,
+  INSITU__STATE_NEXT = 88,
+  INSITU__STATE_SAMPLES = 96,   /* of the archive, for messages: it may have grown since */
+  INSITU__STATE_RESERVED = 104, /* version 3: zero; 4: the epoch's digest, and PACKED */
+  INSITU__STATE_CHECK = 120     /* hash of all before */
+};
+_Static_assert(
+    INSITU__STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state), "the checksum ends the state");
+
+/* Versions 5 and 6 are 3 and 4 of a snapshot of an Icechunk repository: its id stands in place of
+ * the upper halves of the three hashes. */
+static void insitu__state_id(const unsigned char *b, unsigned char id[INSITU__ICE_ID]) {
+  for (int k = 0; k < 3; k++) memcpy(id + 4 * k, b + INSITU__STATE_GEOMETRY + 8 * k + 4, 4);
+}
+
+/* Where version 4 has what insitu__receipt_pack makes: in bytes of numbers that are always zero,
+ * since the numbers are smaller (lanes: 2^20; windows and global batch: 2^40; epoch: 2^20; next:
+ * 2^42; samples: 2^48), and in half of what version 3 reserves. */
+static const struct {
+  unsigned char at, n;
+} insitu__state_packed[] = {{INSITU__STATE_LANES + 3, 5}, {INSITU__STATE_WINDOW + 6, 2},
+    {INSITU__STATE_GLOBAL + 6, 2}, {INSITU__STATE_PASS + 2, 6}, {INSITU__STATE_EPOCH + 3, 5},
+    {INSITU__STATE_NEXT + 6, 2}, {INSITU__STATE_SAMPLES + 7, 1}, {INSITU__STATE_RESERVED + 8, 8}};
+_Static_assert(5 + 2 + 2 + 6 + 5 + 2 + 1 + 8 == INSITU__RECEIPT_PACKED, "as many bytes");
+
+/* Writes the checksum of a state. */
+static void insitu__state_seal(insitu_state *state) {
+  insitu__base_store64(state->bytes + INSITU__STATE_CHECK,
+      insitu__geometry_hash(0, state->bytes, INSITU__STATE_CHECK));
+}
+
+/* Turns a state of version 3 into one of version 4, which has a digest and ranges. */
+static void insitu__state_extend(insitu_state *state, const struct insitu__receipt_run *run,
+    const struct insitu__receipt_skips *s) {
+  unsigned char packed[INSITU__RECEIPT_PACKED], *from = packed;
+
+  bool fits = insitu__receipt_pack(s, run->known, packed);
+  assert(fits);
+  (void)fits;
+  state->bytes[6]++; /* 3 to 4, or 5 to 6 */
+  insitu__base_store64(state->bytes + INSITU__STATE_RESERVED, run->known ? run->anchors : 0);
+  for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__state_packed); i++) {
+    memcpy(state->bytes + insitu__state_packed[i].at, from, insitu__state_packed[i].n);
+    from += insitu__state_packed[i].n;
+  }
+  insitu__state_seal(state);
+}
+
+/* The state to resume from, as version 3 has it: at batch `next` of an epoch. */
+static void insitu__state_plain(
+    const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
+  const struct insitu__plan *p = &it->plan;
+  unsigned char *b = out->bytes;
+  const uint64_t word[] = {p->geometry->hash_geometry, p->geometry->hash_variables, p->part->hash,
+      p->layout.seed, p->layout.lanes, p->layout.sequential ? 0 : p->layout.window,
+      p->split->unit_rows, p->layout.global_batch,
+      (uint64_t)it->split | (uint64_t)p->layout.sequential << 8, epoch, next,
+      p->geometry->samples}; /* from INSITU__STATE_GEOMETRY on, in that order */
+
+  memset(b, 0, sizeof out->bytes);
+  memcpy(b, "INSITU\3", 7);
+  b[7] = INSITU_ORDER_VERSION;
+  for (size_t i = 0; i < INSITU__BASE_COUNT(word); i++)
+    insitu__base_store64(b + INSITU__STATE_GEOMETRY + 8 * i, word[i]);
+  const unsigned char *id = insitu__icechunk_snapshot(&it->loader->source.store);
+  if (id) b[6] = 5;
+  for (int k = 0; id && k < 3; k++) memcpy(b + INSITU__STATE_GEOMETRY + 8 * k + 4, id + 4 * k, 4);
+  insitu__state_seal(out);
+}
+
+/* The state to resume from. With the lock held. */
+static void insitu__state_write(
+    const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
+  const struct insitu__receipt_skips none = {.epoch = epoch}, *s = &it->shared.skips;
+
+  insitu__state_plain(it, epoch, next, out);
+  if (s->epoch != epoch) s = &none;
+  if (it->shared.receipt.known || s->n) insitu__state_extend(out, &it->shared.receipt, s);
+}
+
+/* Whether bytes are a state of this version. */
+static insitu_status insitu__state_whole(const insitu_state *state, insitu_error *err) {
+  const unsigned char *b = state->bytes;
+  if (memcmp(b, "INSITU", 6))
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: these %zu bytes are no state; give what a batch's `after` held",
+        sizeof state->bytes);
+
+  if (b[6] < 3 || b[6] > 6 || b[7] != INSITU_ORDER_VERSION)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state has version %d and order_version %d, this implementation %d and %d; "
+        "use the "
+        "insitubatch.h that wrote it",
+        b[6], b[7], 6, INSITU_ORDER_VERSION);
+
+  if (insitu__base_load64(b + INSITU__STATE_CHECK) !=
+      insitu__geometry_hash(0, b, INSITU__STATE_CHECK))
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the %zu bytes of the state were changed, its checksum does not fit them; give "
+        "what a batch's `after` held",
+        sizeof state->bytes);
+
+  for (int at = INSITU__STATE_RESERVED; b[6] % 2 && at < INSITU__STATE_CHECK; at++)
+    if (b[at])
+      return insitu__error_set(err, INSITU_E_STATE,
+          "restore: reserved byte %d of the state is %d, not 0: a newer insitubatch.h wrote it; "
+          "use that one",
+          at, b[at]);
+
+  return INSITU_OK;
+}
+
+/* Takes a whole state apart. False: what version 4 adds is not what this library writes. */
+static bool insitu__state_open(const insitu_state *state, struct insitu__state_stored *out) {
+  unsigned char packed[INSITU__RECEIPT_PACKED], *to = packed, *b = out->plain.bytes;
+  bool known = false;
+
+  memset(out, 0, sizeof *out);
+  out->plain = *state;
+  out->skips.epoch = insitu__base_load64(b + INSITU__STATE_EPOCH);
+  if (b[6] % 2) return true;
+  out->receipt.anchors = insitu__base_load64(b + INSITU__STATE_RESERVED);
+  for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__state_packed); i++) {
+    memcpy(to, b + insitu__state_packed[i].at, insitu__state_packed[i].n);
+    memset(b + insitu__state_packed[i].at, 0, insitu__state_packed[i].n);
+    to += insitu__state_packed[i].n;
+  }
+  memset(b + INSITU__STATE_RESERVED, 0, 8);
+  b[6]--;
+  if (!insitu__receipt_unpack(packed, &out->skips, &known)) return false;
+  out->skips.epoch = out->receipt.epoch = insitu__base_load64(b + INSITU__STATE_EPOCH);
+  out->receipt.known = known;
+  return known ? true : !out->receipt.anchors && out->skips.n;
+}
+
+/* Refuses a state of another snapshot of an Icechunk repository. theirs, ours: states of version 3
+ * or 5. */
+static insitu_status insitu__state_snapshot(
+    const unsigned char *theirs, const unsigned char *ours, insitu_error *err) {
+  unsigned char id[INSITU__ICE_ID], own[INSITU__ICE_ID];
+  char one[INSITU__ICE_NAME], other[INSITU__ICE_NAME];
+  insitu__state_id(theirs, id);
+  insitu__state_id(ours, own);
+  if (theirs[6] == 3 && ours[6] == 3) return INSITU_OK;
+  if (theirs[6] == ours[6] && !memcmp(id, own, sizeof id)) return INSITU_OK;
+
+  insitu__ice_id_text(id, one);
+  insitu__ice_id_text(own, other);
+  if (theirs[6] == 3)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state was taken of an archive that is no Icechunk repository, and this is "
+        "snapshot %s of one; open the archive of then",
+        other);
+  if (ours[6] == 3)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state was taken of snapshot %s of an Icechunk repository, and this archive "
+        "is none; open the repository with the option snapshot = %s",
+        one, one);
+  return insitu__error_set(err, INSITU_E_STATE,
+      "restore: the state was taken of snapshot %s of the Icechunk repository, and snapshot %s is "
+      "open; open it with the option snapshot = %s",
+      one, other, one);
+}
+
+/* Names the first field in which a state and an iterator differ, but for those that the iterator
+ * may take from the state. */
+static insitu_status insitu__state_same(
+    const insitu_iter *it, const unsigned char *b, insitu_error *err) {
+  insitu_state mine;
+  const struct insitu__geometry *g = it->plan.geometry;
+  bool sequential = it->plan.layout.sequential;
+  insitu__state_plain(it, 0, 0, &mine);
+  insitu_status status = insitu__state_snapshot(b, mine.bytes, err);
+  if (status < 0) return status;
+  const struct {
+    int at;
+    bool number; /* else a hash, which says nothing */
+    const char *name;
+  } field[] = {{INSITU__STATE_GEOMETRY, false, "the archive's chunks along the axes of samples"},
+      {INSITU__STATE_VARIABLES, false, "the variables"},
+      {INSITU__STATE_PASS, true, "the iterator's split or order"},
+      {INSITU__STATE_SPLIT, false, "the split"}, {INSITU__STATE_SEED, true, "seed"},
+      {INSITU__STATE_GLOBAL, true, "the global batch (batch_size x world)"},
+      {INSITU__STATE_LANES, true, "world, which a sequential order is cut by"}};
+  for (size_t i = 0; i < INSITU__BASE_COUNT(field); i++) {
+    uint64_t theirs = insitu__base_load64(b + field[i].at),
+             ours = insitu__base_load64(mine.bytes + field[i].at),
+             samples = insitu__base_load64(b + INSITU__STATE_SAMPLES);
+    if (theirs == ours || (field[i].at == INSITU__STATE_LANES && !sequential)) continue;
+    if (field[i].at == INSITU__STATE_SPLIT && samples != g->samples)
+      return insitu__error_set(err, INSITU_E_STATE,
+          "restore: the archive had %" PRIu64 " samples when the state was taken and has %" PRIu64
+          " now, and split %s holds other anchors than then; give the splits as ranges or dates "
+          "(split[].start and stop, from and to, sample_start and sample_stop) that hold what they "
+          "held then",
+          samples, g->samples, insitu__split_names[it->split]);
+    char values[80] = "";
+    if (field[i].number)
+      snprintf(values, sizeof values, " (%" PRIu64 ", here %" PRIu64 ")", theirs, ours);
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state was taken with another value of %s%s; open the loader as it was then",
+        field[i].name, values);
+  }
+
+  return INSITU_OK;
+}
+
+/* What the desc gives and the state has otherwise. */
+static insitu_status insitu__state_differs(
+    const char *name, uint64_t theirs, uint64_t ours, insitu_error *err) {
+  return insitu__error_set(err, INSITU_E_STATE,
+      "restore: the state was taken with another value of %s (%" PRIu64 ", here %" PRIu64
+      "); set %s to %" PRIu64 ", or leave it zero: it then comes from the state",
+      name, theirs, ours, name, theirs);
+}
+
+/* The loader's desc with units, lanes and windows of the state: *as. What the desc gives must be
+ * the same in the state. Values that no iterator ever had are refused, so that a state asks for
+ * nothing that a desc could not ask for. */
+static insitu_status insitu__state_adopt(
+    const insitu_iter *it, const unsigned char *b, insitu_loader_desc *as, insitu_error *err) {
+  const insitu_loader *ld = it->loader;
+  const insitu_loader_desc *c = &ld->config;
+  const struct insitu__plan_layout *l = &it->plan.layout;
+  uint64_t chunk = it->plan.geometry->chunk, rows = insitu__base_load64(b + INSITU__STATE_UNIT),
+           lanes = insitu__base_load64(b + INSITU__STATE_LANES),
+           window = insitu__base_load64(b + INSITU__STATE_WINDOW), units = rows / chunk, block;
+  bool sane = units && rows % chunk == 0 && units <= INSITU__MAX_UNIT_CHUNKS;
+  sane = sane && lanes && lanes <= INSITU__MAX_LANES && l->global_batch % lanes == 0;
+  sane = sane && !window == l->sequential && insitu__base_mul(window, lanes, &block) &&
+         insitu__base_mul(block, units, &block);
+  sane = sane && block <= INSITU__MAX_LANES * INSITU__MAX_UNIT_CHUNKS;
+  if (!sane)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state has units of %" PRIu64 " samples, %" PRIu64 " lanes and windows of "
+        "%" PRIu64 " units, which no iterator has; give what a batch's `after` held",
+        rows, lanes, window);
+
+  *as = *c;
+  as->unit_chunks = units;
+  if (units != c->unit_chunks &&
+      !insitu__config_defaulted(ld, offsetof(insitu_loader_desc, unit_chunks)))
+    return insitu__state_differs("unit_chunks", units, c->unit_chunks, err);
+  if (l->sequential) return INSITU_OK;
+  as->lanes = lanes;
+  if (lanes != c->lanes && c->lanes) return insitu__state_differs("lanes", lanes, c->lanes, err);
+  if (lanes % l->world)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state has %" PRIu64 " lanes, which cannot be shared by a world of %" PRIu64
+        "; use a world size that divides %" PRIu64,
+        lanes, l->world, lanes);
+
+  if (insitu__config_defaulted(ld, offsetof(insitu_loader_desc, block_chunks)))
+    as->block_chunks = block;
+  else if (insitu__rule_lane_window(c->block_chunks, units, lanes) != window)
+    return insitu__state_differs("block_chunks", block, c->block_chunks, err);
+  return INSITU_OK;
+}
+
+/* Whether an iterator can go on behind the batch of a state. *as: the desc that it then has; *has:
+ * what the state holds. */
+static insitu_status insitu__state_check(const insitu_iter *it, const insitu_state *state,
+    insitu_loader_desc *as, struct insitu__state_stored *has, insitu_error *err) {
+  const unsigned char *b = has->plain.bytes;
+  insitu_status status = insitu__state_whole(state, err);
+  if (status) return status;
+  bool sane = insitu__state_open(state, has);
+  if (!sane)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the batches that the state leaves out make no sense; give what a batch's `after` "
+        "held");
+  status = insitu__state_same(it, b, err);
+  if (!status) status = insitu__state_adopt(it, b, as, err);
+  if (status) return status;
+  uint64_t epoch = insitu__base_load64(b + INSITU__STATE_EPOCH),
+           next = insitu__base_load64(b + INSITU__STATE_NEXT);
+  uint64_t end = has->skips.n ? has->skips.range[has->skips.n - 1].end : 0;
+  if (epoch >= INSITU__MAX_EPOCH || next > it->batches)
+    return insitu__error_set(err, INSITU_E_STATE,
+        "restore: the state stands at batch %" PRIu64 " of epoch %" PRIu64
+        ", which does not exist; give what a batch's `after` held",
+        next, epoch);
+  if (end <= it->batches) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_STATE,
+      "restore: the state leaves out batch %" PRIu64 ", which does not exist; give what a batch's "
+      "`after` held",
+      end - 1);
+}
+
 /* >>pass --------------------------------------------------------------------------------------- */
 /* An iterator: a pass over epochs with its own ring of slabs.
  *
@@ -53947,19 +54260,12 @@ static void insitu__pass_stop_await(insitu_iter *it) {
     insitu__reactor_gate_await(&it->loader->reactor, &it->sched.idle);
 }
 
-/* What a state holds: the numbers of version 3, whatever its version, and what version 4 adds. */
-struct insitu__pass_stored {
-  insitu_state plain;
-  struct insitu__receipt_run receipt;
-  struct insitu__receipt_skips skips;
-};
-
 /* Where an iterator is to go on, and with which plan. */
 struct insitu__pass_move {
   insitu_iter *it;
   uint64_t epoch, batch; /* batch may be the epoch's end: next then returns END first */
   /* What a state says of batches before and behind; NULL: the iterator keeps what it has. */
-  const struct insitu__pass_stored *stored;
+  const struct insitu__state_stored *stored;
   /* What it shows from there on; NULL: the same as before. With it the iterator stays where it is,
    * and what next has told of ends and errors stays told. */
   const struct insitu__geometry *shown;
@@ -54158,314 +54464,6 @@ static void insitu__pass_detach_now(void *arg) {
  * function, and releases take the lock. */
 static void insitu__pass_detach(insitu_iter *it) {
   insitu__pass_on_device(it, insitu__pass_detach_now, it);
-}
-
-/* ---- state ---- */
-
-enum {                          /* byte offsets in an insitu_state; all little-endian u64 */
-  INSITU__PASS_STATE_MAGIC = 0, /* "INSITU", version 3 to 6, order_version */
-  INSITU__PASS_STATE_GEOMETRY = 8,
-  INSITU__PASS_STATE_VARIABLES = 16,
-  INSITU__PASS_STATE_SPLIT = 24, /* of the iterator's part */
-  INSITU__PASS_STATE_SEED = 32,
-  INSITU__PASS_STATE_LANES = 40,  /* of a sequential order: the world */
-  INSITU__PASS_STATE_WINDOW = 48, /* of a sequential order, which mixes nothing: 0 */
-  INSITU__PASS_STATE_UNIT = 56,   /* samples */
-  INSITU__PASS_STATE_GLOBAL = 64,
-  INSITU__PASS_STATE_PASS = 72, /* the iterator's split, and << 8: sequential */
-  INSITU__PASS_STATE_EPOCH = 80,
-  INSITU__PASS_STATE_NEXT = 88,
-  INSITU__PASS_STATE_SAMPLES = 96,   /* of the archive, for messages: it may have grown since */
-  INSITU__PASS_STATE_RESERVED = 104, /* version 3: zero; 4: the epoch's digest, and PACKED */
-  INSITU__PASS_STATE_CHECK = 120     /* hash of all before */
-};
-_Static_assert(INSITU__PASS_STATE_CHECK + sizeof(uint64_t) == sizeof(insitu_state),
-    "the checksum ends the state");
-
-/* Versions 5 and 6 are 3 and 4 of a snapshot of an Icechunk repository: its id stands in place of
- * the upper halves of the three hashes. */
-static void insitu__pass_state_id(const unsigned char *b, unsigned char id[INSITU__ICE_ID]) {
-  for (int k = 0; k < 3; k++) memcpy(id + 4 * k, b + INSITU__PASS_STATE_GEOMETRY + 8 * k + 4, 4);
-}
-
-/* Where version 4 has what insitu__receipt_pack makes: in bytes of numbers that are always zero,
- * since the numbers are smaller (lanes: 2^20; windows and global batch: 2^40; epoch: 2^20; next:
- * 2^42; samples: 2^48), and in half of what version 3 reserves. */
-static const struct {
-  unsigned char at, n;
-} insitu__pass_state_packed[] = {{INSITU__PASS_STATE_LANES + 3, 5},
-    {INSITU__PASS_STATE_WINDOW + 6, 2}, {INSITU__PASS_STATE_GLOBAL + 6, 2},
-    {INSITU__PASS_STATE_PASS + 2, 6}, {INSITU__PASS_STATE_EPOCH + 3, 5},
-    {INSITU__PASS_STATE_NEXT + 6, 2}, {INSITU__PASS_STATE_SAMPLES + 7, 1},
-    {INSITU__PASS_STATE_RESERVED + 8, 8}};
-_Static_assert(5 + 2 + 2 + 6 + 5 + 2 + 1 + 8 == INSITU__RECEIPT_PACKED, "as many bytes");
-
-/* Writes the checksum of a state. */
-static void insitu__pass_state_seal(insitu_state *state) {
-  insitu__base_store64(state->bytes + INSITU__PASS_STATE_CHECK,
-      insitu__geometry_hash(0, state->bytes, INSITU__PASS_STATE_CHECK));
-}
-
-/* Turns a state of version 3 into one of version 4, which has a digest and ranges. */
-static void insitu__pass_state_extend(insitu_state *state, const struct insitu__receipt_run *run,
-    const struct insitu__receipt_skips *s) {
-  unsigned char packed[INSITU__RECEIPT_PACKED], *from = packed;
-
-  bool fits = insitu__receipt_pack(s, run->known, packed);
-  assert(fits);
-  (void)fits;
-  state->bytes[6]++; /* 3 to 4, or 5 to 6 */
-  insitu__base_store64(state->bytes + INSITU__PASS_STATE_RESERVED, run->known ? run->anchors : 0);
-  for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__pass_state_packed); i++) {
-    memcpy(state->bytes + insitu__pass_state_packed[i].at, from, insitu__pass_state_packed[i].n);
-    from += insitu__pass_state_packed[i].n;
-  }
-  insitu__pass_state_seal(state);
-}
-
-/* The state to resume from, as version 3 has it: at batch `next` of an epoch. */
-static void insitu__pass_state_plain(
-    const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
-  const struct insitu__plan *p = &it->plan;
-  unsigned char *b = out->bytes;
-  const uint64_t word[] = {p->geometry->hash_geometry, p->geometry->hash_variables, p->part->hash,
-      p->layout.seed, p->layout.lanes, p->layout.sequential ? 0 : p->layout.window,
-      p->split->unit_rows, p->layout.global_batch,
-      (uint64_t)it->split | (uint64_t)p->layout.sequential << 8, epoch, next,
-      p->geometry->samples}; /* from INSITU__PASS_STATE_GEOMETRY on, in that order */
-
-  memset(b, 0, sizeof out->bytes);
-  memcpy(b, "INSITU\3", 7);
-  b[7] = INSITU_ORDER_VERSION;
-  for (size_t i = 0; i < INSITU__BASE_COUNT(word); i++)
-    insitu__base_store64(b + INSITU__PASS_STATE_GEOMETRY + 8 * i, word[i]);
-  const unsigned char *id = insitu__icechunk_snapshot(&it->loader->source.store);
-  if (id) b[6] = 5;
-  for (int k = 0; id && k < 3; k++)
-    memcpy(b + INSITU__PASS_STATE_GEOMETRY + 8 * k + 4, id + 4 * k, 4);
-  insitu__pass_state_seal(out);
-}
-
-/* The state to resume from. With the lock held. */
-static void insitu__pass_state(
-    const insitu_iter *it, uint64_t epoch, uint64_t next, insitu_state *out) {
-  const struct insitu__receipt_skips none = {.epoch = epoch}, *s = &it->shared.skips;
-
-  insitu__pass_state_plain(it, epoch, next, out);
-  if (s->epoch != epoch) s = &none;
-  if (it->shared.receipt.known || s->n) insitu__pass_state_extend(out, &it->shared.receipt, s);
-}
-
-/* Whether bytes are a state of this version. */
-static insitu_status insitu__pass_state_whole(const insitu_state *state, insitu_error *err) {
-  const unsigned char *b = state->bytes;
-  if (memcmp(b, "INSITU", 6))
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: these %zu bytes are no state; give what a batch's `after` held",
-        sizeof state->bytes);
-
-  if (b[6] < 3 || b[6] > 6 || b[7] != INSITU_ORDER_VERSION)
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the state has version %d and order_version %d, this implementation %d and %d; "
-        "use the "
-        "insitubatch.h that wrote it",
-        b[6], b[7], 6, INSITU_ORDER_VERSION);
-
-  if (insitu__base_load64(b + INSITU__PASS_STATE_CHECK) !=
-      insitu__geometry_hash(0, b, INSITU__PASS_STATE_CHECK))
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the %zu bytes of the state were changed, its checksum does not fit them; give "
-        "what a batch's `after` held",
-        sizeof state->bytes);
-
-  for (int at = INSITU__PASS_STATE_RESERVED; b[6] % 2 && at < INSITU__PASS_STATE_CHECK; at++)
-    if (b[at])
-      return insitu__error_set(err, INSITU_E_STATE,
-          "restore: reserved byte %d of the state is %d, not 0: a newer insitubatch.h wrote it; "
-          "use that one",
-          at, b[at]);
-
-  return INSITU_OK;
-}
-
-/* Takes a whole state apart. False: what version 4 adds is not what this library writes. */
-static bool insitu__pass_state_open(const insitu_state *state, struct insitu__pass_stored *out) {
-  unsigned char packed[INSITU__RECEIPT_PACKED], *to = packed, *b = out->plain.bytes;
-  bool known = false;
-
-  memset(out, 0, sizeof *out);
-  out->plain = *state;
-  out->skips.epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH);
-  if (b[6] % 2) return true;
-  out->receipt.anchors = insitu__base_load64(b + INSITU__PASS_STATE_RESERVED);
-  for (size_t i = 0; i < INSITU__BASE_COUNT(insitu__pass_state_packed); i++) {
-    memcpy(to, b + insitu__pass_state_packed[i].at, insitu__pass_state_packed[i].n);
-    memset(b + insitu__pass_state_packed[i].at, 0, insitu__pass_state_packed[i].n);
-    to += insitu__pass_state_packed[i].n;
-  }
-  memset(b + INSITU__PASS_STATE_RESERVED, 0, 8);
-  b[6]--;
-  if (!insitu__receipt_unpack(packed, &out->skips, &known)) return false;
-  out->skips.epoch = out->receipt.epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH);
-  out->receipt.known = known;
-  return known ? true : !out->receipt.anchors && out->skips.n;
-}
-
-/* Refuses a state of another snapshot of an Icechunk repository. theirs, ours: states of version 3
- * or 5. */
-static insitu_status insitu__pass_state_snapshot(
-    const unsigned char *theirs, const unsigned char *ours, insitu_error *err) {
-  unsigned char id[INSITU__ICE_ID], own[INSITU__ICE_ID];
-  char one[INSITU__ICE_NAME], other[INSITU__ICE_NAME];
-  insitu__pass_state_id(theirs, id);
-  insitu__pass_state_id(ours, own);
-  if (theirs[6] == 3 && ours[6] == 3) return INSITU_OK;
-  if (theirs[6] == ours[6] && !memcmp(id, own, sizeof id)) return INSITU_OK;
-
-  insitu__ice_id_text(id, one);
-  insitu__ice_id_text(own, other);
-  if (theirs[6] == 3)
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the state was taken of an archive that is no Icechunk repository, and this is "
-        "snapshot %s of one; open the archive of then",
-        other);
-  if (ours[6] == 3)
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the state was taken of snapshot %s of an Icechunk repository, and this archive "
-        "is none; open the repository with the option snapshot = %s",
-        one, one);
-  return insitu__error_set(err, INSITU_E_STATE,
-      "restore: the state was taken of snapshot %s of the Icechunk repository, and snapshot %s is "
-      "open; open it with the option snapshot = %s",
-      one, other, one);
-}
-
-/* Names the first field in which a state and an iterator differ, but for those that the iterator
- * may take from the state. */
-static insitu_status insitu__pass_state_same(
-    const insitu_iter *it, const unsigned char *b, insitu_error *err) {
-  insitu_state mine;
-  const struct insitu__geometry *g = it->plan.geometry;
-  bool sequential = it->plan.layout.sequential;
-  insitu__pass_state_plain(it, 0, 0, &mine);
-  insitu_status status = insitu__pass_state_snapshot(b, mine.bytes, err);
-  if (status < 0) return status;
-  const struct {
-    int at;
-    bool number; /* else a hash, which says nothing */
-    const char *name;
-  } field[] = {
-      {INSITU__PASS_STATE_GEOMETRY, false, "the archive's chunks along the axes of samples"},
-      {INSITU__PASS_STATE_VARIABLES, false, "the variables"},
-      {INSITU__PASS_STATE_PASS, true, "the iterator's split or order"},
-      {INSITU__PASS_STATE_SPLIT, false, "the split"}, {INSITU__PASS_STATE_SEED, true, "seed"},
-      {INSITU__PASS_STATE_GLOBAL, true, "the global batch (batch_size x world)"},
-      {INSITU__PASS_STATE_LANES, true, "world, which a sequential order is cut by"}};
-  for (size_t i = 0; i < INSITU__BASE_COUNT(field); i++) {
-    uint64_t theirs = insitu__base_load64(b + field[i].at),
-             ours = insitu__base_load64(mine.bytes + field[i].at),
-             samples = insitu__base_load64(b + INSITU__PASS_STATE_SAMPLES);
-    if (theirs == ours || (field[i].at == INSITU__PASS_STATE_LANES && !sequential)) continue;
-    if (field[i].at == INSITU__PASS_STATE_SPLIT && samples != g->samples)
-      return insitu__error_set(err, INSITU_E_STATE,
-          "restore: the archive had %" PRIu64 " samples when the state was taken and has %" PRIu64
-          " now, and split %s holds other anchors than then; give the splits as ranges or dates "
-          "(split[].start and stop, from and to, sample_start and sample_stop) that hold what they "
-          "held then",
-          samples, g->samples, insitu__split_names[it->split]);
-    char values[80] = "";
-    if (field[i].number)
-      snprintf(values, sizeof values, " (%" PRIu64 ", here %" PRIu64 ")", theirs, ours);
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the state was taken with another value of %s%s; open the loader as it was then",
-        field[i].name, values);
-  }
-
-  return INSITU_OK;
-}
-
-/* What the desc gives and the state has otherwise. */
-static insitu_status insitu__pass_state_differs(
-    const char *name, uint64_t theirs, uint64_t ours, insitu_error *err) {
-  return insitu__error_set(err, INSITU_E_STATE,
-      "restore: the state was taken with another value of %s (%" PRIu64 ", here %" PRIu64
-      "); set %s to %" PRIu64 ", or leave it zero: it then comes from the state",
-      name, theirs, ours, name, theirs);
-}
-
-/* The loader's desc with units, lanes and windows of the state: *as. What the desc gives must be
- * the same in the state. Values that no iterator ever had are refused, so that a state asks for
- * nothing that a desc could not ask for. */
-static insitu_status insitu__pass_state_adopt(
-    const insitu_iter *it, const unsigned char *b, insitu_loader_desc *as, insitu_error *err) {
-  const insitu_loader *ld = it->loader;
-  const insitu_loader_desc *c = &ld->config;
-  const struct insitu__plan_layout *l = &it->plan.layout;
-  uint64_t chunk = it->plan.geometry->chunk,
-           rows = insitu__base_load64(b + INSITU__PASS_STATE_UNIT),
-           lanes = insitu__base_load64(b + INSITU__PASS_STATE_LANES),
-           window = insitu__base_load64(b + INSITU__PASS_STATE_WINDOW), units = rows / chunk, block;
-  bool sane = units && rows % chunk == 0 && units <= INSITU__MAX_UNIT_CHUNKS;
-  sane = sane && lanes && lanes <= INSITU__MAX_LANES && l->global_batch % lanes == 0;
-  sane = sane && !window == l->sequential && insitu__base_mul(window, lanes, &block) &&
-         insitu__base_mul(block, units, &block);
-  sane = sane && block <= INSITU__MAX_LANES * INSITU__MAX_UNIT_CHUNKS;
-  if (!sane)
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the state has units of %" PRIu64 " samples, %" PRIu64 " lanes and windows of "
-        "%" PRIu64 " units, which no iterator has; give what a batch's `after` held",
-        rows, lanes, window);
-
-  *as = *c;
-  as->unit_chunks = units;
-  if (units != c->unit_chunks &&
-      !insitu__config_defaulted(ld, offsetof(insitu_loader_desc, unit_chunks)))
-    return insitu__pass_state_differs("unit_chunks", units, c->unit_chunks, err);
-  if (l->sequential) return INSITU_OK;
-  as->lanes = lanes;
-  if (lanes != c->lanes && c->lanes)
-    return insitu__pass_state_differs("lanes", lanes, c->lanes, err);
-  if (lanes % l->world)
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the state has %" PRIu64 " lanes, which cannot be shared by a world of %" PRIu64
-        "; use a world size that divides %" PRIu64,
-        lanes, l->world, lanes);
-
-  if (insitu__config_defaulted(ld, offsetof(insitu_loader_desc, block_chunks)))
-    as->block_chunks = block;
-  else if (insitu__rule_lane_window(c->block_chunks, units, lanes) != window)
-    return insitu__pass_state_differs("block_chunks", block, c->block_chunks, err);
-  return INSITU_OK;
-}
-
-/* Whether an iterator can go on behind the batch of a state. *as: the desc that it then has; *has:
- * what the state holds. */
-static insitu_status insitu__pass_state_check(const insitu_iter *it, const insitu_state *state,
-    insitu_loader_desc *as, struct insitu__pass_stored *has, insitu_error *err) {
-  const unsigned char *b = has->plain.bytes;
-  insitu_status status = insitu__pass_state_whole(state, err);
-  if (status) return status;
-  bool sane = insitu__pass_state_open(state, has);
-  if (!sane)
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the batches that the state leaves out make no sense; give what a batch's `after` "
-        "held");
-  status = insitu__pass_state_same(it, b, err);
-  if (!status) status = insitu__pass_state_adopt(it, b, as, err);
-  if (status) return status;
-  uint64_t epoch = insitu__base_load64(b + INSITU__PASS_STATE_EPOCH),
-           next = insitu__base_load64(b + INSITU__PASS_STATE_NEXT);
-  uint64_t end = has->skips.n ? has->skips.range[has->skips.n - 1].end : 0;
-  if (epoch >= INSITU__MAX_EPOCH || next > it->batches)
-    return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the state stands at batch %" PRIu64 " of epoch %" PRIu64
-        ", which does not exist; give what a batch's `after` held",
-        next, epoch);
-  if (end <= it->batches) return INSITU_OK;
-  return insitu__error_set(err, INSITU_E_STATE,
-      "restore: the state leaves out batch %" PRIu64 ", which does not exist; give what a batch's "
-      "`after` held",
-      end - 1);
 }
 
 /* ---- restoring: another plan (the user's thread) ----
@@ -54726,7 +54724,7 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   slab->receipt = it->loader->config.receipts;
   slab->rank = it->loader->config.rank;
   slab->world = it->loader->config.world;
-  insitu__pass_state(it, b->epoch, b->index + 1, &b->after);
+  insitu__state_write(it, b->epoch, b->index + 1, &b->after);
   slab->held = true;
   slab->delivered_at = insitu__trace_now(it->loader->trace);
   if (!slab->filled_at) slab->filled_at = slab->delivered_at;
@@ -58763,7 +58761,7 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
   if (there && it->shared.skips.n) insitu__reactor_wake(&it->loader->reactor);
   if (there) memset(&it->shared.skips, 0, sizeof it->shared.skips);
   pthread_mutex_unlock(&it->lock);
-  const struct insitu__pass_stored none = {.skips = {.epoch = epoch}};
+  const struct insitu__state_stored none = {.skips = {.epoch = epoch}};
   struct insitu__pass_move m = {.it = it, .epoch = epoch, .stored = &none};
   return there ? INSITU_OK : insitu__public_move(&m, err);
 }
@@ -58795,13 +58793,13 @@ INSITU_DEF insitu_status insitu_iter_restore(
     return insitu__error_set(
         err, INSITU_E_ARG, "restore: state is NULL; give what a batch's `after` held");
   struct insitu__public_change c = {.err = err};
-  struct insitu__pass_stored has;
-  status = insitu__pass_state_check(it, state, &c.as, &has, err);
+  struct insitu__state_stored has;
+  status = insitu__state_check(it, state, &c.as, &has, err);
   if (status) return status;
   c.move.it = it;
   c.move.stored = &has;
-  c.move.epoch = insitu__base_load64(has.plain.bytes + INSITU__PASS_STATE_EPOCH);
-  c.move.batch = insitu__base_load64(has.plain.bytes + INSITU__PASS_STATE_NEXT);
+  c.move.epoch = insitu__base_load64(has.plain.bytes + INSITU__STATE_EPOCH);
+  c.move.batch = insitu__base_load64(has.plain.bytes + INSITU__STATE_NEXT);
   c.status = insitu__pass_change_plan(&c.move, &c.as, err);
   if (!c.status && !c.move.other) return insitu__public_move(&c.move, err);
   if (!c.status) insitu__pass_on_device(it, insitu__public_change_init, &c);

@@ -52,8 +52,8 @@ static uint64_t word(const insitu_state *s, int at) {
 /* Whether a state's units, lanes and windows can be taken where the desc gives some of them. */
 static bool can_be(const insitu_state *s, unsigned given) {
   __extension__ typedef unsigned __int128 wide;
-  uint64_t rows = word(s, INSITU__PASS_STATE_UNIT), lanes = word(s, INSITU__PASS_STATE_LANES),
-           window = word(s, INSITU__PASS_STATE_WINDOW);
+  uint64_t rows = word(s, INSITU__STATE_UNIT), lanes = word(s, INSITU__STATE_LANES),
+           window = word(s, INSITU__STATE_WINDOW);
   if (!rows || rows % 12 || rows / 12 > 1 << 20 || !lanes || 32 % lanes || lanes % 4 || !window)
     return false;
   if ((wide)window * lanes * (rows / 12) > (wide)1 << 40) return false;
@@ -73,30 +73,29 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   it.shared.receipt = (struct insitu__receipt_run){3, 0x1234, given & 8};
   it.shared.skips = (struct insitu__receipt_skips){.epoch = 3};
   if (given & 8) insitu__receipt_skip(&it.shared.skips, 3, 300, 700);
-  insitu__pass_state(&it, 3, 17, &good);
+  insitu__state_write(&it, 3, 17, &good);
   bad = good;
   for (size_t i = 0; i < sizeof bad.bytes && i + 1 < n; i++) bad.bytes[i] ^= data[i + 1];
   if (data[0] & 1)
-    insitu__base_store64(bad.bytes + INSITU__PASS_STATE_CHECK,
-        insitu__geometry_hash(0, bad.bytes, INSITU__PASS_STATE_CHECK));
-  struct insitu__pass_stored has, model;
-  insitu_status status = insitu__pass_state_check(&it, &bad, &as, &has, &err);
+    insitu__base_store64(
+        bad.bytes + INSITU__STATE_CHECK, insitu__geometry_hash(0, bad.bytes, INSITU__STATE_CHECK));
+  struct insitu__state_stored has, model;
+  insitu_status status = insitu__state_check(&it, &bad, &as, &has, &err);
   fuzz_status(status, &err);
-  bool mine = word(&bad, INSITU__PASS_STATE_CHECK) ==
-              insitu__geometry_hash(0, bad.bytes, INSITU__PASS_STATE_CHECK);
-  mine = mine && (bad.bytes[6] == 3 || bad.bytes[6] == 4) && insitu__pass_state_open(&bad, &model);
+  bool mine =
+      word(&bad, INSITU__STATE_CHECK) == insitu__geometry_hash(0, bad.bytes, INSITU__STATE_CHECK);
+  mine = mine && (bad.bytes[6] == 3 || bad.bytes[6] == 4) && insitu__state_open(&bad, &model);
   if (mine && bad.bytes[6] == 3)
-    mine = !word(&bad, INSITU__PASS_STATE_RESERVED) && !word(&bad, INSITU__PASS_STATE_RESERVED + 8);
-  static const int same[] = {INSITU__PASS_STATE_MAGIC, INSITU__PASS_STATE_GEOMETRY,
-      INSITU__PASS_STATE_VARIABLES, INSITU__PASS_STATE_SPLIT, INSITU__PASS_STATE_SEED,
-      INSITU__PASS_STATE_GLOBAL, INSITU__PASS_STATE_PASS};
-  insitu__pass_state_plain(&it, 3, 17, &good);
+    mine = !word(&bad, INSITU__STATE_RESERVED) && !word(&bad, INSITU__STATE_RESERVED + 8);
+  static const int same[] = {INSITU__STATE_MAGIC, INSITU__STATE_GEOMETRY, INSITU__STATE_VARIABLES,
+      INSITU__STATE_SPLIT, INSITU__STATE_SEED, INSITU__STATE_GLOBAL, INSITU__STATE_PASS};
+  insitu__state_plain(&it, 3, 17, &good);
   for (size_t i = 0; mine && i < sizeof same / sizeof *same; i++)
     mine = word(&model.plain, same[i]) == word(&good, same[i]);
   uint64_t epoch = 0, next = 0;
   if (mine) {
-    epoch = word(&model.plain, INSITU__PASS_STATE_EPOCH);
-    next = word(&model.plain, INSITU__PASS_STATE_NEXT);
+    epoch = word(&model.plain, INSITU__STATE_EPOCH);
+    next = word(&model.plain, INSITU__STATE_NEXT);
     mine = can_be(&model.plain, given) && epoch < INSITU__MAX_EPOCH && next <= it.batches;
     for (unsigned i = 0; i < model.skips.n; i++) {
       const struct insitu__receipt_range *r = &model.skips.range[i];
@@ -111,10 +110,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
   if (m.other) insitu__pass_swap(&it.plan, &m.other->plan, sizeof it.plan);
   it.shared.receipt = has.receipt;
   it.shared.skips = has.skips;
-  insitu__pass_state(&it, epoch, next, &good);
-  memcpy(good.bytes + INSITU__PASS_STATE_SAMPLES, bad.bytes + INSITU__PASS_STATE_SAMPLES, 8);
-  insitu__base_store64(good.bytes + INSITU__PASS_STATE_CHECK,
-      insitu__geometry_hash(0, good.bytes, INSITU__PASS_STATE_CHECK));
+  insitu__state_write(&it, epoch, next, &good);
+  memcpy(good.bytes + INSITU__STATE_SAMPLES, bad.bytes + INSITU__STATE_SAMPLES, 8);
+  insitu__base_store64(
+      good.bytes + INSITU__STATE_CHECK, insitu__geometry_hash(0, good.bytes, INSITU__STATE_CHECK));
   FUZZ_HOLDS(!memcmp(&good, &bad, sizeof good));
   struct insitu__order o; /* its memory is within what a desc can ask for */
   if (!insitu__plan_order(&it.plan, epoch, &o, &err)) insitu__order_free(&o);

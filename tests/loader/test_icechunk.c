@@ -290,7 +290,7 @@ static void states(void **state) {
     snprintf(want, sizeof want, "open it with the option snapshot = %s", snapshot_of(ld[1]));
     assert_non_null(strstr(err.message, want));
     after[1].bytes[6] = 3; /* as of another kind of archive */
-    insitu__pass_state_seal(&after[1]);
+    insitu__state_seal(&after[1]);
     assert_int_equal(insitu_iter_restore(it[0], &after[1], &err), INSITU_E_STATE);
     assert_non_null(strstr(err.message, "no Icechunk repository"));
     for (int i = 0; i < 2; i++) {

@@ -340,8 +340,8 @@ static void test_world(void **state) {
 
 /* A state whose checksum fits its bytes. */
 static insitu_state sealed(insitu_state s) {
-  insitu__base_store64(s.bytes + INSITU__PASS_STATE_CHECK,
-      insitu__geometry_hash(0, s.bytes, INSITU__PASS_STATE_CHECK));
+  insitu__base_store64(
+      s.bytes + INSITU__STATE_CHECK, insitu__geometry_hash(0, s.bytes, INSITU__STATE_CHECK));
   return s;
 }
 static void refuse_state(insitu_iter *it, insitu_state s, const char *word) {
@@ -362,14 +362,14 @@ static void test_state_bytes(void **state) {
   const insitu_state good = b->after;
   insitu_batch_release(&b);
   assert_int_equal(sizeof good, 128);
-  for (int i = INSITU__PASS_STATE_RESERVED; i < INSITU__PASS_STATE_CHECK; i++)
+  for (int i = INSITU__STATE_RESERVED; i < INSITU__STATE_CHECK; i++)
     assert_int_equal(good.bytes[i], 0);
   for (unsigned i = 0; i < sizeof good.bytes; i++) { /* every byte is guarded */
     insitu_state bad = good;
     bad.bytes[i] ^= 0x20;
     refuse_state(it, bad, i < 6 ? "are no state" : i < 8 ? "version" : "checksum");
   }
-  for (int i = INSITU__PASS_STATE_RESERVED; i < INSITU__PASS_STATE_CHECK; i++) {
+  for (int i = INSITU__STATE_RESERVED; i < INSITU__STATE_CHECK; i++) {
     insitu_state bad = good;
     char word[48];
     bad.bytes[i] = 7;
@@ -379,34 +379,30 @@ static void test_state_bytes(void **state) {
   const struct {
     int at;
     const char *word;
-  } field[] = {{INSITU__PASS_STATE_GEOMETRY, "the archive's chunks"},
-      {INSITU__PASS_STATE_VARIABLES, "the variables"},
-      {INSITU__PASS_STATE_SPLIT, "value of the split"}, {INSITU__PASS_STATE_SEED, "seed"},
-      {INSITU__PASS_STATE_LANES, "3 lanes and windows"}, /* 8 rows cannot be */
-      {INSITU__PASS_STATE_LANES + 7, "which no iterator has"},
-      {INSITU__PASS_STATE_WINDOW, "value of block_chunks (6, here 4); set block_chunks to 6"},
-      {INSITU__PASS_STATE_WINDOW + 7, "which no iterator has"},
-      {INSITU__PASS_STATE_UNIT, "units of 9 samples"},
-      {INSITU__PASS_STATE_UNIT + 7, "which no iterator has"},
-      {INSITU__PASS_STATE_GLOBAL, "global batch"},
-      {INSITU__PASS_STATE_PASS, "iterator's split or order"},
-      {INSITU__PASS_STATE_PASS + 1, "iterator's split or order"},
-      {INSITU__PASS_STATE_EPOCH + 4, "does not exist"},
-      {INSITU__PASS_STATE_NEXT + 4, "does not exist"}};
+  } field[] = {{INSITU__STATE_GEOMETRY, "the archive's chunks"},
+      {INSITU__STATE_VARIABLES, "the variables"}, {INSITU__STATE_SPLIT, "value of the split"},
+      {INSITU__STATE_SEED, "seed"},
+      {INSITU__STATE_LANES, "3 lanes and windows"}, /* 8 rows cannot be */
+      {INSITU__STATE_LANES + 7, "which no iterator has"},
+      {INSITU__STATE_WINDOW, "value of block_chunks (6, here 4); set block_chunks to 6"},
+      {INSITU__STATE_WINDOW + 7, "which no iterator has"},
+      {INSITU__STATE_UNIT, "units of 9 samples"}, {INSITU__STATE_UNIT + 7, "which no iterator has"},
+      {INSITU__STATE_GLOBAL, "global batch"}, {INSITU__STATE_PASS, "iterator's split or order"},
+      {INSITU__STATE_PASS + 1, "iterator's split or order"},
+      {INSITU__STATE_EPOCH + 4, "does not exist"}, {INSITU__STATE_NEXT + 4, "does not exist"}};
   for (size_t i = 0; i < sizeof field / sizeof *field; i++) {
     insitu_state bad = good;
     bad.bytes[field[i].at] ^= 1;
     refuse_state(it, sealed(bad), field[i].word);
   }
-  static const int zeros[] = {
-      INSITU__PASS_STATE_LANES, INSITU__PASS_STATE_WINDOW, INSITU__PASS_STATE_UNIT};
+  static const int zeros[] = {INSITU__STATE_LANES, INSITU__STATE_WINDOW, INSITU__STATE_UNIT};
   for (int i = 0; i < 3; i++) {
     insitu_state bad = good;
     memset(bad.bytes + zeros[i], 0, 8);
     refuse_state(it, sealed(bad), "which no iterator has");
   }
   insitu_state grown = good; /* the archive's length alone decides nothing */
-  grown.bytes[INSITU__PASS_STATE_SAMPLES] ^= 1;
+  grown.bytes[INSITU__STATE_SAMPLES] ^= 1;
   grown = sealed(grown);
   assert_int_equal(insitu_iter_restore(it, &grown, NULL), INSITU_OK);
   insitu_state old = good; /* 96 bytes of version 1, and whatever lay behind them */

@@ -261,8 +261,8 @@ static void step_move(struct model *m) {
       assert_int_equal(s, INSITU_E_STATE);
       return;
     }
-    m->epoch = insitu__base_load64(state->bytes + INSITU__PASS_STATE_EPOCH);
-    m->next = insitu__base_load64(state->bytes + INSITU__PASS_STATE_NEXT);
+    m->epoch = insitu__base_load64(state->bytes + INSITU__STATE_EPOCH);
+    m->next = insitu__base_load64(state->bytes + INSITU__STATE_NEXT);
     m->end_due = m->next == m->batches;
     m->damaged = false;
     m->moved = true;

@@ -462,7 +462,7 @@ static int cat_run_batch(const char *url,
     code = tool_usage_error("--batch %s: an epoch has %" PRIu64 " batches, 0 to %" PRIu64,
         cat_batch, it->batches, it->batches - 1);
   } else if (status == INSITU_OK) {
-    insitu__pass_state(it, epoch, index, &state);
+    insitu__state_write(it, epoch, index, &state);
     if (index) status = insitu_iter_restore(it, &state, &err);
     if (status == INSITU_OK) status = insitu_iter_next(it, INSITU_FOREVER, &b, &err);
     if (status == INSITU_OK) code = show(b, it, precision);

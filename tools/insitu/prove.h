@@ -305,8 +305,8 @@ static void prove_both(const struct prove_log *log, const struct prove_log *othe
 
 /* ---- a state ---- */
 
-static int prove_state_print(const char *name, const struct insitu__pass_stored *has, uint64_t next,
-    uint64_t sum, uint64_t batches) {
+static int prove_state_print(const char *name, const struct insitu__state_stored *has,
+    uint64_t next, uint64_t sum, uint64_t batches) {
   const struct insitu__receipt_run *run = &has->receipt;
   bool same = !run->known || run->anchors == sum;
   struct tool_json_out j = {.to = stdout};
@@ -344,16 +344,16 @@ static int prove_state_print(const char *name, const struct insitu__pass_stored 
 static int prove_state(
     struct prove_order *o, int split, const insitu_state *state, const char *name) {
   insitu_iter *it = (insitu_iter *)tool_alloc(1, sizeof *it);
-  struct insitu__pass_stored has = {.skips = {.n = 0}};
+  struct insitu__state_stored has = {.skips = {.n = 0}};
   insitu_loader_desc as;
   insitu_error err = {0};
   it->loader = o->loader;
   it->split = split;
   it->plan = o->plan;
   it->batches = o->order.batches;
-  insitu_status status = insitu__pass_state_check(it, state, &as, &has, &err);
+  insitu_status status = insitu__state_check(it, state, &as, &has, &err);
   insitu__mem_free(it);
-  uint64_t next = insitu__base_load64(has.plain.bytes + INSITU__PASS_STATE_NEXT), sum = 0;
+  uint64_t next = insitu__base_load64(has.plain.bytes + INSITU__STATE_NEXT), sum = 0;
   if (!status && as.unit_chunks * o->plan.geometry->chunk != o->plan.split->unit_rows)
     return tool_fail("%s: the state has units of %" PRIu64
                      " reference chunks; give --unit-chunks %" PRIu64,
