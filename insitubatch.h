@@ -18503,7 +18503,7 @@ static insitu_status insitu__chain_decode_unsized(const struct insitu__codec_cha
  *                        etag nor read_await: see insitu__store_part_await
  *
  * So read_await replaces the read of the store that the caller names, perhaps a zip file, and never
- * that of its base store. Where etag is set, the store reads for this caller alone, without it. */
+ * that of its base store. Where etag is set, read_await is not called. */
 struct insitu__store_tag {
   /* In: not "": the object is read only if its ETag is another. Out: the object's ETag; "": it has
    * none, or one that is too long. */
