@@ -24,7 +24,8 @@ static inline void support_reserve(insitu_loader *ld) {
 
 /* ---- full rings ---- */
 /* Waits until the scan stands where it may go no further, and all up to there has come: so that a
- * peak is a true one. */
+ * peak is a true one. The reactor is woken each time: next wakes it only once a share of the
+ * batches ahead is taken, and nobody calls next meanwhile. */
 static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
   for (bool full = false; !full;) {
     uint64_t last = insitu__pass_limit(it, UINT64_MAX) - 1;
@@ -33,7 +34,7 @@ static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
     full = it->shared.assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
     pthread_mutex_unlock(&it->lock);
     if (ld->config.inline_io) insitu__reactor_run(&ld->reactor, 1000000);
-    else poll(NULL, 0, 1);
+    else insitu__reactor_wake(&ld->reactor), poll(NULL, 0, 1);
   }
 }
 #endif
