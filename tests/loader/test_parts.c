@@ -2,11 +2,11 @@
  * what its codec needs for the rows that a window shows. */
 #include <blosc.h>
 #include <lz4.h>
-#include <zlib.h>
 #include <zstd.h>
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
+#include "gzip.h"
 
 enum { N = 32, CHUNK = 8, LEVELS = 4, Y = 64, X = 128, LEVEL = Y * X * 4, ROW = LEVELS * LEVEL };
 enum { BLOSC, BITS, LZ4, ZSTD, ZSTD_SUM, GZIP, RAW, F_ORDER, KINDS };
@@ -40,12 +40,7 @@ static size_t pack(int kind, const void *plain, size_t n, unsigned char *to, siz
     got = 4 +
           (size_t)LZ4_compress_default((const char *)plain, (char *)to + 4, (int)n, (int)(cap - 4));
   } else if (kind == GZIP) {
-    z_stream z = {.next_in = (Bytef *)(uintptr_t)plain, .avail_in = (uInt)n};
-    z.next_out = to, z.avail_out = (uInt)cap;
-    assert_int_equal(deflateInit2(&z, 1, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
-    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
-    got = z.total_out;
-    deflateEnd(&z);
+    got = gzip_pack(plain, n, to, cap);
   } else if (kind == RAW) {
     memcpy(to, plain, n);
     got = n;

@@ -12,9 +12,9 @@
 #include <sys/uio.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
-#include <zlib.h>
 #include "support.h"
 #include "modes.h"
+#include "gzip.h"
 
 enum { TIME = 2000, LEVEL = 3, LAT = 5, ROW = LEVEL * LAT, BIG = 96 };
 #define HAS(text, word)                                                                            \
@@ -799,14 +799,19 @@ static bool left_usable(const char *path) {
 static const char *left_name;
 static char left_file[512];
 static bool left_seen;
-/* Once rows are left in the file, cuts it within their second piece. */
-static int cut(void *user, uint64_t done, uint64_t total) {
+/* Waits until rows are left in a file of the array, where this machine lets a loader leave them. */
+static int look(void *user, uint64_t done, uint64_t total) {
   (void)user, (void)done, (void)total;
   bool usable = left_usable(left_file);
   for (int i = 0; i < 20000 && usable && !left_seen; i++) {
     left_seen = left_open(left_name);
     if (!left_seen) usleep(100);
   }
+  return 0;
+}
+/* The same, and then cuts the file within their second piece. */
+static int cut(void *user, uint64_t done, uint64_t total) {
+  look(user, done, total);
   assert_int_equal(left_seen, left_usable(left_file));
   if (truncate(left_file, HALF + 5000)) fail_msg("%s", strerror(errno));
   return 0;
@@ -845,16 +850,6 @@ static void cut_short(void **state) {
   make_left(RAW);
 }
 
-/* Waits until rows are left in a file of the array. */
-static int look(void *user, uint64_t done, uint64_t total) {
-  (void)user, (void)done, (void)total;
-  bool usable = left_usable(left_file);
-  for (int i = 0; i < 20000 && usable && !left_seen; i++) {
-    left_seen = left_open(left_name);
-    if (!left_seen) usleep(100);
-  }
-  return 0;
-}
 /* Rows of a chunk, of parts of a row and of wide elements are left. Others are read, for which
  * their file is open, too, but not for long; and a shard's is open for reads of its index. */
 static void which_are_left(void **state) {
@@ -954,14 +949,8 @@ static size_t coded_pack(const struct coded *c, const void *plain, size_t n, voi
   if (c->codec <= STORED)
     got = (size_t)blosc_compress_ctx(c->codec == STORED ? 0 : 5, filters[c->codec], c->wide ? 8 : 4,
         n, plain, to, cap, c->codec == BITS ? "zstd" : "lz4", c->block, 1);
-  else if (c->codec == GZIP) {
-    z_stream z = {.next_in = (Bytef *)(uintptr_t)plain, .avail_in = (uInt)n};
-    z.next_out = to, z.avail_out = (uInt)cap;
-    assert_int_equal(deflateInit2(&z, 1, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
-    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
-    got = z.total_out;
-    deflateEnd(&z);
-  } else if (c->codec == ZSTD) {
+  else if (c->codec == GZIP) got = gzip_pack(plain, n, to, cap);
+  else if (c->codec == ZSTD) {
     ZSTD_CCtx *z = ZSTD_createCCtx();
     ZSTD_CCtx_setParameter(z, ZSTD_c_checksumFlag, 1);
     got = ZSTD_compress2(z, to, cap, plain, n);
@@ -1015,14 +1004,10 @@ static int left_hurt; /* -1: it was done */
 static atomic_int failing, failed;
 /* Before the first batch: waits until the file is left. */
 static int see(void *user, uint64_t done, uint64_t total) {
-  (void)user, (void)done, (void)total;
   if (left_hurt < 0) return 0;
-  bool usable = left_usable(left_file);
-  for (int i = 0; i < 20000 && usable && !left_seen; i++) {
-    left_seen = left_open(left_name);
-    if (!left_seen) usleep(100);
-  }
-  if (usable && !left_seen) fail_msg("rows of %s are not left in its files", left_name);
+  look(user, done, total);
+  if (left_seen != left_usable(left_file))
+    fail_msg("rows of %s are not left in its files", left_name);
   int fd = open(left_file, O_RDWR | O_CLOEXEC);
   assert_true(fd >= 0);
   off_t n = lseek(fd, 0, SEEK_END);

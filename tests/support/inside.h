@@ -33,8 +33,12 @@ static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
     if (it->kept && last >= it->shared.next + it->n_ring) last = it->shared.next + it->n_ring - 1;
     full = it->shared.assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
     pthread_mutex_unlock(&it->lock);
-    if (ld->config.inline_io) insitu__reactor_run(&ld->reactor, 1000000);
-    else insitu__reactor_wake(&ld->reactor), poll(NULL, 0, 1);
+    if (ld->config.inline_io) {
+      insitu__reactor_run(&ld->reactor, 1000000);
+    } else {
+      insitu__reactor_wake(&ld->reactor);
+      poll(NULL, 0, 1);
+    }
   }
 }
 #endif
