@@ -60672,7 +60672,7 @@ static bool insitu__scan_batch(
   uint64_t first = 0;
   bool ok = true;
   if (number < run->state.batches) return true; /* before the scan was interrupted */
-  assert(b->rows <= INSITU__SCAN_ROWS); /* see insitu__scan_batch_size */
+  assert(b->rows <= INSITU__SCAN_ROWS);         /* see insitu__scan_batch_size */
   w->rows = b->rows;
   for (uint64_t row = 0; row < b->rows; row++)
     w->note[row] = (struct insitu__scan_note){.index = insitu__scan_index(run, b, row)};
