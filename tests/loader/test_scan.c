@@ -827,6 +827,7 @@ static void cut_short(void **state) {
   snprintf(path, sizeof path, "%s", support_path("cut.json"));
   snprintf(left_file, sizeof left_file, "%s/raw/c/0/0/0", left_root);
   left_name = "raw";
+  if (!left_usable(left_file)) skip(); /* a loader may have read the file before it is cut */
   for (int fill = 0; fill < 2; fill++) {
     insitu_loader_desc plain = left_desc(&v, true), d = left_desc(&v, false);
     insitu_scan_desc s = {
@@ -1064,6 +1065,8 @@ static void coded_and_hurt(void **state) {
         plain.on_bad_chunk = d.on_bad_chunk = fill ? INSITU_FILL : 0;
         d.decode_threads = 1 + (uint64_t)hurt;
         make_coded(&c, "coded");
+        /* else the loader may have read the file before it is changed */
+        if ((hurt == CUT_SHORT || hurt == TURN) && !left_usable(left_file)) continue;
         atomic_store(&failed, 0);
         insitu_status status = coded_scan(&d, hurt, path, &err);
         bool left = left_seen;
