@@ -454,8 +454,11 @@ $(BUILD)/peers/ours: tools/peers/ours.c insitubatch.h
 $(BUILD)/peers/bare: tools/peers/bare.c
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) -std=gnu11 -D_GNU_SOURCE $(WARN) -O2 -o $@ $< $(LDFLAGS) -lcurl
+$(BUILD)/peers/bare_local: tools/peers/bare_local.c
+	@mkdir -p $(@D)
+	$(CC) $(CPPFLAGS) -std=gnu11 -D_GNU_SOURCE $(WARN) -O2 -o $@ $< $(LDFLAGS) -lblosc -lpthread
 bench-peers: deps-test
-	@$(MAKE) --no-print-directory $(BUILD)/peers/ours $(BUILD)/peers/bare $(BUILD)/server
+	@$(MAKE) --no-print-directory $(addprefix $(BUILD)/peers/,ours bare bare_local) $(BUILD)/server
 	@tools/peers/install '$(BUILD)'
 	@ONLY='$(ONLY)' PEERS='$(PEERS)' ROUNDS='$(ROUNDS)' QUICK='$(QUICK)' TUNE='$(TUNE)' tools/peers/bench '$(BUILD)'
 
