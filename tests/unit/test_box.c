@@ -729,6 +729,66 @@ static void test_past_caches(void **state) {
   free(want);
 }
 
+/* A list of operations, one of them by index of the box's axis. */
+static struct insitu__ops *make_ops(int32_t dtype, uint64_t n, double *numbers) {
+  insitu_op ops[4], by_index = {.kind = INSITU_OP_SCALE, .dim = "0", .as = numbers, .n = n};
+  const insitu_op any[] = {{.kind = INSITU_OP_NORM, .a = 2, .b = 3},
+      {.kind = INSITU_OP_CLIP, .a = -30, .b = 30}, {.kind = INSITU_OP_ASINH},
+      {.kind = INSITU_OP_LOG1P, .a = 100}, {.kind = INSITU_OP_FILL, .a = 1},
+      {.kind = INSITU_OP_REPLACE, .a = 7, .b = 0}, by_index};
+  insitu_variable v = {.ops = ops, .n_ops = 1 + rnd(3)};
+  struct insitu__zarr_array z = {.dtype = dtype, .axes = 1, .ndim = 1};
+  struct insitu__select_axis shown[1] = {{.n = n}};
+  struct insitu__ops *made;
+  insitu_error err;
+  for (uint64_t k = 0; k < v.n_ops; k++) ops[k] = any[rnd(sizeof any / sizeof *any)];
+  for (uint64_t i = 0; i < n; i++) numbers[i] = (double)(1 + i % 5);
+  if (insitu__ops_init(&made, &v, "x", NULL, &z, shown, 0, dtype, &err))
+    fail_msg("%s", err.message);
+  return made;
+}
+/* Operations write the same bytes past the caches as else, and no others: in rows long and short,
+ * at any place, of elements that are converted, strided or swapped, whole and in pieces. */
+static void test_ops_past_caches(void **state) {
+  (void)state;
+  static const int32_t from_types[] = {INSITU_F32, INSITU_F64, INSITU_I16, INSITU_F32};
+  enum { MOST = 3000, ROWS = 2, SKIP = 300, ROOM = (ROWS * (MOST + 1) + SKIP) * 8 / 64 * 64 + 64 };
+  unsigned char *to[2] = {aligned_alloc(64, ROOM), aligned_alloc(64, ROOM)};
+  double *numbers = malloc(MOST * sizeof *numbers);
+  assert_true(to[0] && to[1] && numbers);
+  for (int round = 0; round < 600; round++) {
+    int32_t src = from_types[rnd(4)], dst = rnd(2) && src != INSITU_F64 ? INSITU_F32 : INSITU_F64;
+    uint64_t n = round % 4 ? 1000 + rnd(MOST - 1000) : 1 + rnd(MOST), count[2] = {ROWS, n};
+    uint64_t skip = rnd(3) ? 0 : rnd(SKIP), step = item_of(src) * (rnd(4) ? 1 : 2);
+    bool swap = rnd(4) == 0, pieces = rnd(2);
+    int64_t src_stride[2] = {(int64_t)(n * step), (int64_t)step};
+    int64_t dst_stride[2] = {(int64_t)(item_of(dst) * (n + rnd(2))), item_of(dst)};
+    unsigned char *from = bytes(ROWS * n * step);
+    struct insitu__ops *ops = make_ops(dst, n, numbers);
+    bool by_index = ops->axis != INSITU__OPS_NONE;
+    struct insitu__box_dim along = {n, src_stride[1], dst_stride[1], 1};
+    for (int past = 0; past < 2; past++) {
+      struct insitu__box b;
+      ops->past_caches = past;
+      memset(to[past], 7, ROOM);
+      assert_int_equal(insitu__box_lay(&b, by_index ? 1 : 2, count, src_stride, dst_stride, 0,
+                           skip * item_of(dst), src, swap, dst, NULL),
+          INSITU_OK);
+      assert_int_equal(
+          insitu__box_ops(&b, ops, swap, by_index ? &along : NULL, 0, NULL), INSITU_OK);
+      uint64_t end = ROWS * n * step, cut = n * step / 3 / step * step;
+      if (!pieces) insitu__box_copy(&b, from, to[past]);
+      if (pieces) insitu__box_copy_part(&b, from, 0, cut, to[past]);
+      if (pieces) insitu__box_copy_part(&b, from + cut, cut, end, to[past]);
+    }
+    if (memcmp(to[0], to[1], ROOM)) fail_msg("round %d", round);
+    insitu__ops_free(ops);
+    free(from);
+  }
+  for (int i = 0; i < 2; i++) free(to[i]);
+  free(numbers);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_all_pairs),
       cmocka_unit_test(test_transposed), cmocka_unit_test(test_decoded),
@@ -736,6 +796,6 @@ int main(void) {
       cmocka_unit_test(test_narrow_float32), cmocka_unit_test(test_narrow_float64),
       cmocka_unit_test(test_rounding), cmocka_unit_test(test_literals),
       cmocka_unit_test(test_refused), cmocka_unit_test(test_merged),
-      cmocka_unit_test(test_past_caches)};
+      cmocka_unit_test(test_past_caches), cmocka_unit_test(test_ops_past_caches)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
