@@ -83,7 +83,7 @@ VG_SLICE = test_kept test_blosc test_codec test_coro test_filter test_grib test_
   test_strings test_text test_zarr test_zip
 HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)
 # Programs are built side by side: their names tell nothing of the folder that they come from.
-vpath %.c tests/fuzz $(sort $(dir $(wildcard tests/*/test_*.c)))
+vpath %.c tests/fuzz tests/interop tests/stores $(sort $(dir $(wildcard tests/*/test_*.c)))
 
 .PHONY: all help demo gallery examples tools test test-asan test-fallback test-valgrind test-tsan test-aarch64 test-model fuzz bench
 .PHONY: conformance test-interop test-random test-stores test-cuda test-cuda-toolkit test-gpu compile-checks lint lib install
@@ -177,8 +177,9 @@ tools: deps-test
 # $(call tool,COMPILER,FLAGS). Libraries for files of other formats, where they are there: see tools/optional
 tool = mkdir -p $(@D) && $(1) $(CPPFLAGS) -std=c11 -I. $(FEATURES) -DTOOL_WITH_BLOSC $(WARN) $(2) -o $@ $< $(LDFLAGS) \
   $$(CC='$(1)' tools/optional) -lblosc $(LIBS)
+TOOL_FLAGS ?= -O2 -g1
 $(BUILD)/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h) tools/optional
-	$(call tool,$(CC),-O2 -g1)
+	$(call tool,$(CC),$(TOOL_FLAGS))
 $(BUILD)/asan/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h) tools/optional
 	$(call tool,$(SAN_CC),$(ASAN))
 
@@ -211,6 +212,9 @@ $(BUILD)/asan/inside.o $(BUILD)/asan/inside_cuda.o: $(BUILD)/inside/insitubatch.
 $(BUILD)/tsan/inside.o $(BUILD)/tsan/inside_cuda.o: $(BUILD)/inside/insitubatch.c
 	$(call object,$(SAN_CC),$(TSAN))
 %/inside_cuda.o: private FEATURES += -DINSITU_WITH_CUDA
+# Two programs run this object, and test_grib is one: optimized, they take three times as long to compile. What else they hold is in
+# the other objects, which are optimized.
+$(BUILD)/inside_cuda.o $(BUILD)/test_grib: private CFLAGS += -O0
 # What such a test includes as insitubatch.h
 .PRECIOUS: $(BUILD)/inside/%/insitubatch.h
 $(BUILD)/inside/%/insitubatch.h: %.c $(HEADERS) tests/support/inside.awk
@@ -326,7 +330,15 @@ test-model: deps-test
 
 # What other implementations wrote: under DIR, and thousands of small arrays written anew (SEED, ONLY; tests/interop/run tells). Not
 # among the tests above: they need Python packages to compare with or to write.
-others = mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(TEST_FLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -lblosc $(TEST_LIBS)
+others = mkdir -p $(@D) && $(CC) $(CPPFLAGS) $(TEST_FLAGS) $(CFLAGS) -o $@ $< $(filter %.o,$^) $(LDFLAGS) -lblosc $(TEST_LIBS)
+# They include declarations alone, as the tests do that call what is private. $(call other,PROGRAM,NAME)
+define other
+$(1): private TEST_FLAGS := -I$(BUILD)/inside/$(2) $$(TEST_FLAGS)
+$(1): $(BUILD)/inside.o $(BUILD)/inside/$(2)/insitubatch.h
+endef
+$(eval $(call other,$(BUILD)/conformance,conformance))
+$(eval $(call other,$(BUILD)/interop/read,read))
+$(eval $(call other,$(BUILD)/stores/check,check))
 $(BUILD)/conformance: tests/interop/conformance.c tools/insitu/common.h $(HEADERS)
 	$(others)
 $(BUILD)/interop/read: tests/interop/read.c $(HEADERS)
@@ -403,8 +415,8 @@ test-gpu: deps-test
 FUZZ_SECONDS ?= 30
 FUZZ_FOR = $(if $(FUZZ_RUNS),-seed=1 -use_cmp=0 -reload=0 -runs=$(FUZZ_RUNS),-max_total_time=$(FUZZ_SECONDS))
 FUZZ ?= $(FUZZERS)
-# All are linked with one object, which is instrumented as they are.
-FUZZ_FLAGS = $(TEST_FLAGS) -O1 -g1 -fsanitize=address,undefined
+# All are linked with one object, which is instrumented as they are. For a few runs, optimization costs more than it saves.
+FUZZ_FLAGS = $(TEST_FLAGS) $(if $(FUZZ_RUNS),-O0,-O1) -g1 -fsanitize=address,undefined
 $(BUILD)/fuzz/inside.o: $(BUILD)/inside/insitubatch.c
 	@mkdir -p $(@D)
 	clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -DINSITU_IMPLEMENTATION -c -o $@ $<
