@@ -51825,6 +51825,7 @@ struct insitu__kept {
   struct insitu__box *box;            /* of (region, field); a region's follow each other */
   uint32_t *first_box;                /* of each region */
   uint64_t gathering, gathered;       /* batches: the next to begin, the first that is not done */
+  uint32_t found;                     /* the slot that the scan came to last */
 };
 
 /* ---- how much is kept ---- */
@@ -52474,24 +52475,37 @@ static uint32_t insitu__kept_find(
   return INSITU__KEPT_NONE;
 }
 
-/* A slot of the size that is asked for, which holds the rows and from now on stays long enough, or
- * INSITU__KEPT_NONE. */
+/* A slot of the size that is asked for, which holds the rows, or INSITU__KEPT_NONE. Steps show
+ * chunks that follow each other, and these mostly got slots that do: the slot behind the one that
+ * the scan came to last is looked at first. It lies beside that one in memory, while a look into
+ * the chains waits for memory twice. */
+static uint32_t insitu__kept_holder(
+    const struct insitu__kept *k, const struct insitu__kept_key *key) {
+  uint32_t s = k->found + 1;
+
+  if (s < k->size.slots && k->slot[s].known && k->slot[s].part == key->part &&
+      insitu__kept_holds(&k->slot[s], key))
+    return s;
+  s = *insitu__kept_chain(k, key->array, key->chunk, key->field);
+  while (s != INSITU__KEPT_NONE &&
+         (k->slot[s].part != key->part || !insitu__kept_holds(&k->slot[s], key)))
+    s = k->slot[s].next;
+  return s;
+}
+
+/* insitu__kept_holder, whose slot from now on stays long enough. */
 static uint32_t insitu__kept_find_longer(
     struct insitu__kept *k, const struct insitu__kept_key *key) {
-  uint32_t s = *insitu__kept_chain(k, key->array, key->chunk, key->field);
+  uint32_t s = insitu__kept_holder(k, key);
 
-  for (; s != INSITU__KEPT_NONE; s = k->slot[s].next) {
-    struct insitu__loader_slot *slot = &k->slot[s];
-    if (slot->part != key->part || !insitu__kept_holds(slot, key)) continue;
-    if (slot->free) insitu__kept_hold(k, s, key->until);
-    /* its bucket is changed when the time of that comes */
-    slot->until = insitu__base_max(slot->until, key->until);
-    slot->base = key->base;
-    slot->window = key->window;
-    return s;
-  }
-
-  return INSITU__KEPT_NONE;
+  if (s == INSITU__KEPT_NONE) return s;
+  struct insitu__loader_slot *slot = &k->slot[s];
+  if (slot->free) insitu__kept_hold(k, s, key->until);
+  /* its bucket is changed when the time of that comes */
+  slot->until = insitu__base_max(slot->until, key->until);
+  slot->base = key->base;
+  slot->window = key->window;
+  return s;
 }
 
 /* A slot leaves its chain. */
@@ -52596,11 +52610,38 @@ static bool insitu__kept_complete(struct insitu__kept *k, struct insitu__kept_re
 
 /* ---- gathering ---- */
 
+/* Bytes that are yet to be copied. */
+struct insitu__kept_bytes {
+  unsigned char *dst;
+  const unsigned char *src;
+  uint64_t n;
+};
+
+static void insitu__kept_flush(const struct insitu__kept *k, struct insitu__kept_bytes *late) {
+  if (!late->n) return;
+  if (k->size.past_caches) insitu__mem_copy_past_caches(late->dst, late->src, late->n);
+  else memcpy(late->dst, late->src, late->n);
+  late->n = 0;
+}
+
+/* Copies n bytes, now or with those that follow them. */
+static void insitu__kept_move(const struct insitu__kept *k, struct insitu__kept_bytes *late,
+    unsigned char *dst, const unsigned char *src, uint64_t n) {
+  if (!late->n || dst != late->dst + late->n || src != late->src + late->n) {
+    insitu__kept_flush(k, late);
+    late->dst = dst;
+    late->src = src;
+  }
+  late->n += n;
+}
+
 /* Copies what a row shows of one slot: n neighbouring rows of the chunk, each shown by the next
- * view, `offset` bytes from the chunk's begin. */
-static void insitu__kept_copy(const struct insitu__kept *k, const struct insitu__loader_slot *slot,
-    const struct insitu__geometry_array *a, const struct insitu__box *box, uint64_t offset,
-    uint64_t n, unsigned char *dst, uint64_t step_bytes) {
+ * view, `offset` bytes from the chunk's begin. Where slots follow each other in memory as their
+ * chunks do in the row, one copy takes them all: that saves a fifth of the time of 4 KiB each. */
+static void insitu__kept_copy(const struct insitu__kept *k, struct insitu__kept_bytes *late,
+    const struct insitu__loader_slot *slot, const struct insitu__geometry_array *a,
+    const struct insitu__box *box, uint64_t offset, uint64_t n, unsigned char *dst,
+    uint64_t step_bytes) {
   uint64_t stride = a->row_stride, length = stride;
   const unsigned char *src = slot->memory + (offset - slot->begin);
 
@@ -52609,10 +52650,7 @@ static void insitu__kept_copy(const struct insitu__kept *k, const struct insitu_
     for (; n; n--, dst += step_bytes) insitu__box_fill(box, fill, length, dst);
   } else if (insitu__box_is_copy(box, stride)) {
     if (step_bytes == stride) length *= n, n = 1; /* they follow each other in the batch, too */
-    for (; n; n--, src += stride, dst += step_bytes) {
-      if (k->size.past_caches) insitu__mem_copy_past_caches(dst, src, length);
-      else memcpy(dst, src, length);
-    }
+    for (; n; n--, src += stride, dst += step_bytes) insitu__kept_move(k, late, dst, src, length);
   } else {
     for (; n; n--, src += stride, dst += step_bytes) insitu__box_copy(box, src, dst);
   }
@@ -52625,6 +52663,7 @@ static void insitu__kept_gather_row(const struct insitu__kept_job *job, uint64_t
   const struct insitu__geometry *g = it->plan.shown;
   const int64_t *anchor = job->record->anchor + row * g->n_drawn;
   const uint32_t *reference = job->record->reference + job->record->first[row];
+  struct insitu__kept_bytes late = {NULL, NULL, 0};
 
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
@@ -52641,10 +52680,12 @@ static void insitu__kept_gather_row(const struct insitu__kept_job *job, uint64_t
         const struct insitu__loader_slot *slot = &k->slot[*reference];
         if (slot->filled && slot->bad) insitu__rows_mark(it, job->slab, row);
         reference++;
-        insitu__kept_copy(k, slot, a, &box[f], offset, n, dst, shown->step_bytes);
+        insitu__kept_copy(k, &late, slot, a, &box[f], offset, n, dst, shown->step_bytes);
       }
     }
   }
+
+  insitu__kept_flush(k, &late);
 }
 
 /* Gathers the rows of a job, on a worker. */
@@ -53702,7 +53743,9 @@ static uint32_t insitu__pass_slot(insitu_iter *it, uint64_t base, bool *known) {
 
   if (slot == INSITU__KEPT_NONE) slot = insitu__kept_find_longer(k, &key);
   *known = slot != INSITU__KEPT_NONE;
-  return *known ? slot : insitu__kept_take(k, &key);
+  if (!*known) slot = insitu__kept_take(k, &key);
+  k->found = slot;
+  return slot;
 }
 
 /* The same of a scan whose chunks are kept. */

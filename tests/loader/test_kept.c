@@ -540,6 +540,50 @@ static void refused(void **state) {
   assert_int_equal(insitu_loader_open(&d, &ld, NULL), INSITU_E_ARG);
 }
 
+static void z_is_twice_x(const insitu_batch *b) {
+  const float *x = b->arrays[0].data, *z = b->arrays[2].data;
+  for (uint64_t i = 0; i < b->arrays[0].bytes / 4; i++)
+    if (z[i] != 2 * x[i]) fail_msg("element %" PRIu64 ": %g, %g", i, x[i], z[i]);
+}
+
+/* The batches of an epoch, gathered, have the bytes of scattered ones. least: bytes that a batch
+ * has at least. check: looks at each gathered batch; may be NULL. */
+static void same_batches(const char *root, const insitu_variable *shown, uint32_t n_shown,
+    int64_t batch_size, int n_batches, uint64_t least, void (*check)(const insitu_batch *b)) {
+  insitu_loader *ld[2];
+  insitu_iter *it[2];
+  insitu_batch *b[2];
+  for (int i = 0; i < 2; i++) {
+    insitu_loader_desc d = base(root, i ? INSITU_SCATTER : INSITU_GATHER);
+    d.variables = shown;
+    d.n_variables = n_shown;
+    d.batch_size = batch_size;
+    ld[i] = open_or_fail(&d);
+    it[i] = iter_of(ld[i], 0);
+  }
+
+  int batches = 0;
+  for (; insitu_iter_next(it[0], 20000, &b[0], NULL) == INSITU_OK; batches++) {
+    assert_int_equal(insitu_iter_next(it[1], 20000, &b[1], NULL), INSITU_OK);
+    uint64_t bytes = 0;
+    for (uint32_t k = 0; k < n_shown; k++) {
+      assert_int_equal(b[0]->arrays[k].bytes, b[1]->arrays[k].bytes);
+      bytes += b[0]->arrays[k].bytes;
+      if (memcmp(b[0]->arrays[k].data, b[1]->arrays[k].data, b[0]->arrays[k].bytes))
+        fail_msg("batch %d, array %d differs", batches, (int)k);
+    }
+    assert_true(bytes >= least);
+    if (check) check(b[0]);
+    for (int i = 0; i < 2; i++) insitu_batch_release(&b[i]);
+  }
+  assert_int_equal(batches, n_batches);
+
+  for (int i = 0; i < 2; i++) {
+    insitu_iter_close(&it[i]);
+    insitu_loader_close(&ld[i]);
+  }
+}
+
 /* Batches so large that they are written past the caches have the bytes of scattered ones. Rows are
  * no multiple of a cache line; steps of x follow each other, steps of y do not. Operations write past
  * the caches, too: z shows what x does. */
@@ -558,42 +602,32 @@ static void past_caches(void **state) {
       {.label = "y", .path = "large", .steps = far, .n_steps = 2},
       {.label = "z", .path = "large", .steps = near, .n_steps = 2, .ops = &scale, .n_ops = 1}};
   const char *root = support_path("past");
-  insitu_loader *ld[2];
-  insitu_iter *it[2];
-  insitu_batch *b[2];
   support_make(root, &large);
-  for (int i = 0; i < 2; i++) {
-    insitu_loader_desc d = base(root, i ? INSITU_SCATTER : INSITU_GATHER);
-    d.variables = shown;
-    d.n_variables = 3;
-    d.batch_size = 2;
-    ld[i] = open_or_fail(&d);
-    it[i] = iter_of(ld[i], 0);
-  }
+  same_batches(root, shown, 3, 2, 4, 12u << 20, z_is_twice_x); /* INSITU__GEOMETRY_PAST_CACHES */
+  support_remove(root);
+}
 
-  int batches = 0;
-  for (; insitu_iter_next(it[0], 20000, &b[0], NULL) == INSITU_OK; batches++) {
-    assert_int_equal(insitu_iter_next(it[1], 20000, &b[1], NULL), INSITU_OK);
-    uint64_t bytes = 0;
-    for (int k = 0; k < 3; k++) {
-      assert_int_equal(b[0]->arrays[k].bytes, b[1]->arrays[k].bytes);
-      bytes += b[0]->arrays[k].bytes;
-      if (memcmp(b[0]->arrays[k].data, b[1]->arrays[k].data, b[0]->arrays[k].bytes))
-        fail_msg("batch %d, array %d differs", batches, k);
-    }
-    assert_true(bytes >= 12u << 20); /* see INSITU__GEOMETRY_PAST_CACHES */
-    const float *x = b[0]->arrays[0].data, *z = b[0]->arrays[2].data;
-    for (uint64_t i = 0; i < b[0]->arrays[0].bytes / 4; i++)
-      if (z[i] != 2 * x[i])
-        fail_msg("batch %d, element %" PRIu64 ": %g, %g", batches, i, x[i], z[i]);
-    for (int i = 0; i < 2; i++) insitu_batch_release(&b[i]);
-  }
-  assert_int_equal(batches, 4);
-
-  for (int i = 0; i < 2; i++) {
-    insitu_iter_close(&it[i]);
-    insitu_loader_close(&ld[i]);
-  }
+/* Slots of a cache line each follow each other in memory, mostly as their chunks do: one copy takes
+ * several of them. Not those of absent chunks, and not where steps leave chunks out or turn
+ * back. */
+static void side_by_side(void **state) {
+  (void)state;
+  static struct support_array small = {.name = "small",
+      .ndim = 3,
+      .shape = {203, 4, 4},
+      .chunk = {1, 4, 4},
+      .format = 2,
+      .absent = 7,
+      .fill = "3",
+      .dtype = INSITU_F32,
+      .dims = "[\"time\",\"lat\",\"lon\"]"};
+  static const int64_t near[] = {0, 1, 2, 3, 4, 5, 6, 7}, far[] = {0, 2, 4}, back[] = {3, 2, 1, 1};
+  const insitu_variable shown[] = {{.label = "x", .path = "small", .steps = near, .n_steps = 8},
+      {.label = "y", .path = "small", .steps = far, .n_steps = 3},
+      {.label = "z", .path = "small", .steps = back, .n_steps = 4}};
+  const char *root = support_path("beside");
+  support_make(root, &small);
+  same_batches(root, shown, 3, 4, 49, 4 * 15 * 64, NULL);
   support_remove(root);
 }
 
@@ -626,6 +660,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(drawn), cmocka_unit_test(restored),
       cmocka_unit_test(parts), cmocka_unit_test(damaged), cmocka_unit_test(bounded),
       cmocka_unit_test(once), cmocka_unit_test(chosen), cmocka_unit_test(too_large),
-      cmocka_unit_test(refused), cmocka_unit_test(past_caches), cmocka_unit_test(ended)};
+      cmocka_unit_test(refused), cmocka_unit_test(past_caches), cmocka_unit_test(side_by_side),
+      cmocka_unit_test(ended)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
