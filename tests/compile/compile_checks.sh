@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$work" || exit 1
 passed=0 failed=0 skipped=0
-# Of indentation that misleads, gcc warns once, which takes half the time of a compile; clang always
+# Of indentation that misleads, clang warns: gcc's search for it takes as long as a compile without optimization
 warnings='-Wall -Wextra -Wno-misleading-indentation -Wshadow -Wconversion -Werror'
 gnu='-std=gnu11 -D_GNU_SOURCE'
 libs='-luring -lcurl -llz4 -lzstd -lpthread -lm'
@@ -69,23 +69,29 @@ int main(void) {
 }
 END
 cp use.c use.cpp
-for tu in one two; do
-  cat >static_$tu.c <<END
+cat >static_one.c <<'END'
 #define INSITU_STATIC
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
-const char *$tu(void);
-const char *$tu(void) {
+const char *one(void);
+const char *one(void) {
   return insitu_status_name(INSITU_OK);
 }
 END
-done
 cat >static_main.c <<'END'
 #include <string.h>
 const char *one(void);
 const char *two(void);
 int main(void) {
   return strcmp(one(), two());
+}
+END
+cat >lto_main.c <<'END'
+#include <string.h>
+#include "insitubatch.h"
+const char *one(void);
+int main(void) {
+  return strcmp(one(), insitu_status_name(INSITU_OK));
 }
 END
 
@@ -103,6 +109,7 @@ done
 have() { command -v "${1%% *}" >/dev/null 2>&1; }
 compilers="$gcc"
 if have clang && [ "$gcc" != clang ]; then compilers="$compilers clang"; else skip "clang: not installed (or CC is clang)"; fi
+last=${compilers##* } # clang, where there is one: without optimization, that takes half of gcc's time
 
 for c in $compilers; do
   case $c in clang*) x=clang++ ;; *) x=$gxx ;; esac
@@ -114,14 +121,23 @@ for c in $compilers; do
   fi
   # What gcc warns of depends on the level; clang's warnings do not. The last object is linked below, without optional libraries.
   case $c in clang*) own=-Wmisleading-indentation ;; *)
-    compile "implementation" "$c" "$gnu $warnings -O2 $features -Wmisleading-indentation" -c implement.c -o implement.o
+    own=
+    [ "$c" != "$last" ] || own=-Wmisleading-indentation # there is no clang
+    compile "implementation" "$c" "$gnu $warnings -O2 $features $own" -c implement.c -o implement.o
     own=
     ;;
   esac
   compile "implementation" "$c" "$gnu $warnings -O0 $own" -c implement.c -o implement.o
-  # clang warns of all that it warns of at -O0 when it only parses, of functions that a mode leaves unused as well; gcc warns of
-  # these only when it compiles.
-  case $c in clang*) parse='-fsyntax-only -Wmisleading-indentation' ;; *) parse= ;; esac
+  # clang warns of all that it warns of at -O0 when it only parses, of functions that a mode leaves unused as well. gcc warns of
+  # these behind the parser, and has warned of all when it writes what -flto makes machine code of later.
+  echo 'int main(void) { return 0; }' >trivial.c
+  lto=no
+  if $c -O2 -flto trivial.c -o trivial >log 2>&1; then lto=yes; fi
+  case $c:$lto in
+    clang*) parse='-fsyntax-only -Wmisleading-indentation' ;;
+    *:yes) parse='-flto -fno-fat-lto-objects' ;;
+    *) parse= ;;
+  esac
   for mode in "$features" "-DINSITU_WITH_CUDA -isystem $root/tests/cudasim" "-DINSITU_NO_URING $features -DNDEBUG" \
     "-std=gnu17 -fPIC"; do
     compile "implementation" "$c" "$gnu -O0 $warnings $mode" $parse -c implement.c -o mode.o
@@ -142,23 +158,28 @@ for c in $compilers; do
         check "insitubatch.hpp: runs" ./raii "$root/examples/data/winds.zarr"
     done
   fi
-  for tu in one two; do
-    compile "INSITU_STATIC" "$c" "$gnu -O0 $warnings" -c static_$tu.c -o static_$tu.o
-  done
+  compile "INSITU_STATIC" "$c" "$gnu -O0 $warnings" -c static_one.c -o static_one.o
+  # The other unit is the same but for the name of its function.
+  check "INSITU_STATIC, another unit" objcopy --redefine-sym one=two static_one.o static_two.o
   compile "INSITU_STATIC in two units" "$c" "$gnu $warnings" static_one.o static_two.o static_main.c -o two_static $libs
   run two_static
-  compile "INSITU_NO_URING links without liburing" "$c" "$gnu -O0 $warnings -DINSITU_NO_URING" implement.c use.c -o no_uring \
-    -lcurl -llz4 -lzstd -lpthread -lm
-  compile "INSITU_NO_CURL links without libcurl" "$c" "$gnu -O0 $warnings -DINSITU_NO_CURL" implement.c use.c -o no_curl \
-    -luring -llz4 -lzstd -lpthread -lm
+  # What a mode calls of libraries is the same for each compiler: one of them links.
+  if [ "$c" = "$last" ]; then
+    compile "INSITU_NO_URING links without liburing" "$c" "$gnu -O0 $warnings -DINSITU_NO_URING" implement.c use.c -o no_uring \
+      -lcurl -llz4 -lzstd -lpthread -lm
+    compile "INSITU_NO_CURL links without libcurl" "$c" "$gnu -O0 $warnings -DINSITU_NO_CURL" implement.c use.c -o no_curl \
+      -luring -llz4 -lzstd -lpthread -lm
+  else
+    for mode in -DINSITU_NO_URING -DINSITU_NO_CURL; do
+      compile "implementation" "$c" "$gnu -O0 $warnings $mode" $parse -c implement.c -o mode.o
+    done
+  fi
 
-  echo 'int main(void) { return 0; }' >trivial.c
-  if $c -O2 -flto trivial.c -o trivial >log 2>&1; then
-    compile "-flto" "$c" "$gnu -O0 -flto $warnings" implement.c use.c -o lto $libs
+  # One program holds both forms, seen at once: functions that others call, and INSITU_STATIC.
+  if [ $lto = yes ]; then
+    compile "-flto, and INSITU_STATIC in one of two units" "$c" "$gnu -O0 -flto $warnings" implement.c static_one.c lto_main.c \
+      -o lto $libs
     run lto
-    compile "-flto, INSITU_STATIC in two units" "$c" "$gnu -O0 -flto $warnings" static_one.c static_two.c static_main.c \
-      -o lto_static $libs
-    run lto_static
   else
     skip "-flto with $c: it cannot link so here"
   fi
@@ -183,11 +204,15 @@ for c in $compilers; do
     grep -E 'uring|zstd|lz4|zlib|deflate|bzlib|snappy|openssl|curl|pthread\.h|cuda' >log
   if [ ! -s log ]; then ok; else bad "$c: headers behind the declarations"; fi
 
-  # Who includes stb_ds.h himself, before or after, has all of it.
+  # Who includes stb_ds.h himself, before or after, has all of it. Macros decide that, so one of the compilers links.
   if [ -e /usr/include/stb/stb_ds.h ]; then
     for order in stb_before.c stb_after.c; do
-      compile "a user's stb_ds, $order" "$c" "$gnu -O0" $order -o stb $libs
-      run stb
+      if [ "$c" = "$last" ]; then
+        compile "a user's stb_ds, $order" "$c" "$gnu -O0" $order -o stb $libs
+        run stb
+      else
+        compile "a user's stb_ds, $order" "$c" "$gnu -O0" -fsyntax-only $order
+      fi
     done
   else
     skip "a user's stb_ds: not installed"
@@ -219,6 +244,13 @@ command=$(awk '/^cc .* train\.c / { print; exit }' "$root/README.md")
   echo '}'
 } >first/manual.c
 cp "$root/examples/01_hello.c" first/hello.c
+# linked NAME FILE FLAGS: the whole file is parsed, for what it takes from the implementation, the system's headers among it. What
+# runs holds the same functions from an object that is there.
+linked() {
+  sed '/INSITU_IMPLEMENTATION/d' "first/$2" >first/linked.c
+  check "$1, parsed" $gcc -O0 $3 -Ifirst -fsyntax-only "first/$2" || return
+  first "$1" "$gcc -O0 $3 -include stdio.h -include stdlib.h -o program linked.c ../implement.o $libs"
+}
 first() { # name, command of the compiler
   ( cd first && $2 ) >log 2>&1 || { bad "$1: $2"; return; }
   for archive in whole damaged; do
@@ -244,13 +276,13 @@ esac
 rm -rf first/examples/data/winds.zarr && cp -r first/whole.zarr first/examples/data/winds.zarr
 sed '/INSITU_IMPLEMENTATION/d' first/train.c >first/linked.c # as a program that is linked with a library
 check "README's program without the implementation" $gcc -fsyntax-only -Wall -Wextra -Werror -Ifirst first/linked.c
-sed '/insitu_batch_release/d' first/train.c >first/held.c # who forgets to release is told
-if check "README's program without a release" $gcc -O0 -Ifirst -o held first/held.c $libs; then
+sed '/insitu_batch_release/d' first/linked.c >first/held.c # who forgets to release is told
+if check "README's program without a release" $gcc -O0 -Ifirst -o held first/held.c implement.o $libs; then
   if (cd first && ../held) >out 2>log; then bad "README's program without a release: exit status 0"; fi
   if grep -q INSITU_BUSY log; then ok; else bad "README's program does not tell of INSITU_BUSY"; fi
 fi
-first "the manual's program" "$gcc -O0 -Wall -Wextra -Werror -o program manual.c $libs"
-first "the first example" "$gcc -O0 -o program hello.c $libs"
+linked "the manual's program" manual.c "-Wall -Wextra -Werror"
+linked "the first example" hello.c ""
 
 # aarch64: the headers of the libraries are the same on every machine; -c has the assembler read what the compiler does not.
 cross=aarch64-linux-gnu-gcc
@@ -267,7 +299,7 @@ if have $cross && echo '#include <stdio.h>' | $cross -E - >/dev/null 2>&1; then
     [ ! -e "$header" ] || ln -sf "$header" headers/openssl/
   done
   compile "aarch64" $cross "$gnu -O0 $warnings $features -isystem headers" -c implement.c -o arm.o
-  compile "aarch64, no ring" $cross "$gnu -O0 $warnings -DINSITU_NO_URING -isystem headers" -c implement.c -o arm.o
+  compile "aarch64, no ring" $cross "$gnu -O0 $warnings -DINSITU_NO_URING -isystem headers" -fsyntax-only implement.c
 else
   skip "aarch64: no $cross with its C library's headers"
 fi

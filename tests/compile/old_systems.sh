@@ -98,6 +98,13 @@ refused() { # name, words of the error, command...
     check "$name" grep "error.*$words" "$work/refusal"
   fi
 }
+# parsed NAME COMPILER FLAGS...: no machine code. clang warns of all when it parses, gcc when it writes what -flto goes on with.
+parsed() {
+  name=$1 compiler=$2
+  shift 2
+  case $compiler in clang*) only=-fsyntax-only ;; *) only='-flto -fno-fat-lto-objects' ;; esac
+  check "$name" $compiler "$@" $only -c "$work/implement.c" -o "$work/parsed.o"
+}
 later() { # names: none of them may be used any more
   for word in $1; do echo "#undef $word"; done
   for word in $1; do
@@ -155,7 +162,12 @@ for c in $cc gcc-11 clang; do
     skip "liburing 2.1 and curl 7.76 with $c: it is not installed"
     continue
   fi
-  check "liburing 2.1, curl 7.76: compiles with $c" $c $gnu -O0 $warnings $features $old -I. -c "$work/implement.c" -o "$work/old.o"
+  if [ "$c" = "$cc" ]; then
+    check "liburing 2.1, curl 7.76: compiles with $c" $c $gnu -O0 $warnings $features $old -I. -c "$work/implement.c" \
+      -o "$work/old.o"
+  else
+    parsed "liburing 2.1, curl 7.76: compiles with $c" $c $gnu -O0 $warnings $features $old -I.
+  fi
   refused "liburing 2.0 is refused with $c" 'liburing is older than 2.1.*INSITU_NO_URING' \
     $c $gnu $old -DWITHOUT_2_1 -I. -E "$work/implement.c"
   refused "curl 7.75 is refused with $c" 'libcurl is older than 7.76.*INSITU_NO_CURL' \
@@ -163,7 +175,9 @@ for c in $cc gcc-11 clang; do
 done
 
 # What the smallest program prints is the same for every compiler and C library.
-check "01_hello with $cc" $cc -O0 -I. examples/01_hello.c -o "$work/hello" $libs && "$work/hello" >"$work/hello.out"
+sed '/INSITU_IMPLEMENTATION/d' examples/01_hello.c >"$work/hello.c" # linked with what was just compiled
+check "01_hello with $cc" $cc -O0 -I. "$work/hello.c" "$work/old.o" -o "$work/hello" $libs $feature_libs &&
+  "$work/hello" >"$work/hello.out"
 same() { # name, program: prints what 01_hello printed
   check "$1" sh -c "'$2' >'$work/other.out' && cmp '$work/hello.out' '$work/other.out'"
 }
@@ -171,13 +185,23 @@ same() { # name, program: prints what 01_hello printed
 # ---- gcc 11, with those headers
 
 if command -v gcc-11 >/dev/null 2>&1; then
-  for mode in "-O2 $features" "-O0 -DINSITU_NO_URING -DINSITU_NO_CURL" "-O0 -march=x86-64-v3"; do
+  # What depends on the level of optimization is looked at once, with all that the header has.
+  check "gcc 11: compiles with -O2 $features" gcc-11 $gnu $warnings -O2 $features -I. -c "$work/implement.c" -o "$work/gcc11.o"
+  for mode in "-O0 -DINSITU_NO_URING -DINSITU_NO_CURL" "-O0 -march=x86-64-v3"; do
     case $mode in *x86*) [ "$(uname -m)" = x86_64 ] || continue ;; esac
-    check "gcc 11: compiles with $mode" gcc-11 $gnu $warnings $mode -I. -c "$work/implement.c" -o "$work/gcc11.o"
+    parsed "gcc 11: compiles with $mode" gcc-11 $gnu $warnings $mode -I.
   done
+  # The tests share one object of the header, as those of the Makefile do.
+  inside() { awk -v folder=tests/support/ -v mode="$1" -f tests/support/inside.awk insitubatch.h $2; }
+  built="$gnu $old -I. -Itests -Itests/support -Itests/cudasim $features -O0 -g1"
+  inside object '' >"$work/inside.c"
+  check "gcc 11, liburing 2.1, curl 7.76: the tests' object" gcc-11 $built -DINSITU_IMPLEMENTATION -c "$work/inside.c" \
+    -o "$work/inside.o"
   for test in $TESTS; do
-    check "gcc 11, liburing 2.1, curl 7.76: $test is built" gcc-11 $gnu $old -I. -Itests -Itests/support -Itests/cudasim \
-      $features -DINSITU_STATIC -O0 -g1 -o "$work/$test" tests/*/"$test.c" -lcmocka $libs $feature_libs &&
+    source=$(echo tests/*/"$test.c")
+    mkdir "$work/$test.inside" && inside header "$source" >"$work/$test.inside/insitubatch.h"
+    check "gcc 11, liburing 2.1, curl 7.76: $test is built" gcc-11 "-I$work/$test.inside" $built -o "$work/$test" "$source" \
+      "$work/inside.o" -lcmocka $libs $feature_libs &&
       check "gcc 11, liburing 2.1, curl 7.76: $test" "$work/$test"
   done
 else
@@ -202,7 +226,7 @@ else
   done
   musl="musl-gcc -isystem $work/musl -I."
   for mode in "-O0 $features" "-O0 -DINSITU_NO_URING -DINSITU_NO_CURL"; do
-    check "musl: compiles with $mode" $musl $gnu $warnings $mode -c "$work/implement.c" -o "$work/musl.o"
+    parsed "musl: compiles with $mode" "$musl" $gnu $warnings $mode
   done
   # The system's static libraries want little of a C library, and musl has that: lz4, zstd and liburing.
   statics=
@@ -245,12 +269,14 @@ int main(int argc, char **argv) {
 }
 END
   mkdir "$work/calls.dir"
-  check "musl: the program of system calls is built" $musl $gnu -static -O0 -DINSITU_NO_CURL "$work/calls.c" \
-    -o "$work/calls" $statics &&
+  check "musl: the program of system calls is built" $musl $gnu -O0 -DINSITU_NO_CURL -c "$work/calls.c" -o "$work/calls.o" &&
+    check "musl: the program of system calls is linked" $musl -static "$work/calls.o" -o "$work/calls" $statics &&
     check "musl: system calls" "$work/calls" "$work/calls.dir"
   check "musl: 01_hello is built, static, without io_uring and curl" $musl -static -O0 -DINSITU_NO_URING -DINSITU_NO_CURL \
     examples/01_hello.c -o "$work/hello_epoll" $statics && same "musl: 01_hello reads an archive" "$work/hello_epoll"
-  check "musl: 01_hello is built, static, with io_uring" $musl -static -O0 -DINSITU_NO_CURL examples/01_hello.c \
+  # The implementation of the program of system calls is that of this one, too.
+  check "musl: the implementation with io_uring" objcopy --redefine-sym main=calls "$work/calls.o" "$work/musl.o" &&
+    check "musl: 01_hello is built, static, with io_uring" $musl -static -O0 "$work/hello.c" "$work/musl.o" \
     -o "$work/hello_uring" $statics && same "musl: 01_hello reads an archive, over io_uring where the kernel allows it" \
     "$work/hello_uring"
 fi
