@@ -60,6 +60,12 @@ compilers=$gcc
 if command -v clang >/dev/null 2>&1 && [ "$gcc" != clang ]; then compilers="$compilers clang"; else
   skip "clang: not installed (or CC is clang)"
 fi
+last=${compilers##* } # whose objects are linked
+looks() { # COMPILER: only, the flags by which it warns of all without machine code; tests/compile/compile_checks.sh tells why
+  case $1 in clang*) only=-fsyntax-only ;; *) only='-flto -fno-fat-lto-objects' ;; esac
+  echo 'int looked;' >"$work/looked.c"
+  $1 $only -c "$work/looked.c" -o "$work/looked.o" 2>/dev/null || only= # without link-time optimization: machine code
+}
 check "$simulated/cudasim.c" $gcc -std=gnu11 -D_GNU_SOURCE -I$simulated -c $simulated/cudasim.c -o "$work/cudasim.o"
 while IFS='|' read -r version include lib nvcc; do
   echo "CUDA $version: headers${nvcc:+, nvcc}, runtime"
@@ -68,7 +74,9 @@ while IFS='|' read -r version include lib nvcc; do
     [ "$include" != /usr/include ] || cuda=-DINSITU_WITH_CUDA
     compile "values and signatures, CUDA $version, $c" $c -pedantic $cuda -fsyntax-only -x c $simulated/api_checks.h
     rm -f "$work/insitubatch.o"
-    compile "implementation, CUDA $version, $c" $c -O0 $features $cuda -DINSITU_IMPLEMENTATION -x c -c insitubatch.h \
+    only=
+    [ "$c" = "$last" ] || looks "$c"
+    compile "implementation, CUDA $version, $c" $c -O0 $features $cuda $only -DINSITU_IMPLEMENTATION -x c -c insitubatch.h \
       -o "$work/insitubatch.o"
   done
   check "tests/device/gpu.c, CUDA $version" $gcc -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Werror -I. -Itests \
@@ -78,6 +86,12 @@ while IFS='|' read -r version include lib nvcc; do
     nvtx="-O0 -DINSITU_WITH_CUDA -I$simulated -isystem $include"
     for c in $compilers; do
       rm -f "$work/nvtx.o" "$work/nvtx"
+      if [ "$c" != "$last" ]; then
+        looks "$c"
+        compile "INSITU_WITH_NVTX, CUDA $version, $c" $c $nvtx $only -DINSITU_WITH_NVTX -DINSITU_IMPLEMENTATION -x c \
+          -c insitubatch.h -o "$work/nvtx.o"
+        continue
+      fi
       compile "INSITU_WITH_NVTX, CUDA $version, $c" $c $nvtx -DINSITU_WITH_NVTX -DINSITU_IMPLEMENTATION -x c -c insitubatch.h \
         -o "$work/nvtx.o" &&
         compile "tests/cuda/nvtx.c, CUDA $version, $c" $c $nvtx tests/cuda/nvtx.c "$work/cudasim.o" "$work/nvtx.o" \
@@ -110,8 +124,10 @@ while IFS='|' read -r version include lib nvcc; do
   done
 done <"$work/toolkits"
 for c in $compilers; do # what depends on other macros: with the last headers, which are the newest
+  looks "$c"
   for mode in "-O0 -DNDEBUG" "-O0 -DINSITU_DEBUG -DINSITU_NO_URING -DINSITU_NO_CURL"; do
-    compile "implementation, $c" $c $mode $cuda -DINSITU_IMPLEMENTATION -x c -c insitubatch.h -o "$work/mode.o"
+    compile "implementation, $c" $c $mode $cuda $only -DINSITU_IMPLEMENTATION -x c -c insitubatch.h \
+      -o "$work/mode.o"
   done
 done
 
