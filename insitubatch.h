@@ -3137,6 +3137,15 @@ static inline void insitu__mem_line_past_caches(unsigned char *to, const unsigne
 }
 #endif
 
+/* Rows that are copied or computed into batches of so many bytes and more are written past the
+ * caches, which hold no two of these batches. On a Sapphire Rapids core that saved a twentieth to
+ * an eighth of the processor time of gathering batches of 16 MiB, and about 3 % where the user then
+ * read every byte. Batches of 8 MiB took a tenth less, too, but 1.1 to 1.5 times as long where the
+ * user read them: out of the caches he gets them faster. */
+#ifndef INSITU__MEM_PAST_CACHES
+#define INSITU__MEM_PAST_CACHES (12u << 20)
+#endif
+
 /* From so many bytes on, the quarters of what is copied past the caches are copied side by side. */
 #define INSITU__MEM_QUARTERS (64u << 10)
 
@@ -32897,7 +32906,8 @@ typedef uint16_t insitu__ops_m_most32; /* a bit for each lane */
     return INSITU__OPS_MASK(insitu__ops_w_##N, x != x);                                            \
   }
 
-/* pick  of each lane `yes` where the mask is, else `no`    clip  v, but at least `low`, at most `high`
+/* pick  of each lane `yes` where the mask is, else `no`
+ * clip  v, but at least `low` and at most `high`
  *
  * By words, and with instructions of AVX2. The lesser and the greater of two are the second of them
  * where they are equal, or one is NaN: zeros keep their signs, and NaN stays. */
@@ -33739,7 +33749,7 @@ struct insitu__ops_step {
 struct insitu__ops {
   int32_t dtype; /* INSITU_F32, INSITU_F64: in which all is computed */
   bool mask;     /* at the end an element is 1 where it is NaN, else 0 */
-  /* rows that are written as they are computed go past the caches: see struct insitu__geometry */
+  /* rows that are written as they are computed go past the caches: see INSITU__MEM_PAST_CACHES */
   bool past_caches;
   uint32_t axis;   /* the stored axis that numbers are told apart by, INSITU__OPS_NONE: none */
   uint64_t length; /* elements that are shown of it */
@@ -34378,15 +34388,6 @@ static int insitu__stats_range(
  * cache lines, and whole vectors of AVX-512. */
 #define INSITU__GEOMETRY_ALIGN 256
 
-/* Rows that are copied or computed into batches of so many bytes and more are written past the
- * caches, which hold no two of these batches. On a Sapphire Rapids core that saved a twentieth to
- * an eighth of the processor time of gathering batches of 16 MiB, and about 3 % where the user then
- * read every byte. Batches of 8 MiB took a tenth less, too, but 1.1 to 1.5 times as long where the
- * user read them: out of the caches he gets them faster. */
-#ifndef INSITU__GEOMETRY_PAST_CACHES
-#define INSITU__GEOMETRY_PAST_CACHES (12u << 20)
-#endif
-
 /* Entries of a row list (see >>rows), 8 bytes each: 64 KiB for a chunk in flight. */
 #ifndef INSITU__GEOMETRY_LIST
 #define INSITU__GEOMETRY_LIST 8192
@@ -34566,7 +34567,6 @@ struct insitu__geometry {
   uint64_t halo;                /* the longest of a variable */
   uint64_t samples, chunk;      /* of the axis `along` */
   uint64_t slab_bytes, indices; /* one batch on the host; where its sample indices lie */
-  bool past_caches;             /* rows that are copied or computed go past the caches */
   uint64_t places;              /* where the indexes on all axes lie; one axis: the same place */
   uint64_t coordinates, times;  /* behind them, with desc.coordinates */
   uint64_t keys;                /* behind these, with desc.on_batch */
@@ -34672,7 +34672,6 @@ static uint64_t insitu__geometry_strides(
     stride[z->order[k]] = bytes;
     bytes *= z->chunk[z->order[k]];
   }
-
   return bytes;
 }
 
@@ -34867,7 +34866,6 @@ static uint64_t insitu__geometry_covered(struct insitu__geometry_interval *all, 
     covered += (uint64_t)(all[i].hi - all[i].lo);
     end = all[i].hi;
   }
-
   return covered;
 }
 
@@ -35532,9 +35530,9 @@ static insitu_status insitu__geometry_slab(
        insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 && pinned < PTRDIFF_MAX / 4;
   g->pinned_bytes = insitu__base_ceil_div(pinned, page) * page;
   g->slab_bytes = insitu__base_ceil_div(bytes, page) * page + g->pinned_bytes;
-  g->past_caches = g->slab_bytes >= INSITU__GEOMETRY_PAST_CACHES;
   for (uint64_t i = 0; i < g->n_variables; i++)
-    if (g->variables[i].ops) g->variables[i].ops->past_caches = g->past_caches;
+    if (g->variables[i].ops)
+      g->variables[i].ops->past_caches = g->slab_bytes >= INSITU__MEM_PAST_CACHES;
   ok = ok && insitu__base_mul(rows, parts, &bytes) && bytes < PTRDIFF_MAX;
   if (ok) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
@@ -36937,9 +36935,9 @@ struct insitu__box_row {
 /* Bytes that are worth to be written past the caches. */
 #define INSITU__BOX_PAST_CACHES 4096
 
-/* Does operations on the way to a destination that has their type. Returns how many elements it did:
- * as many as fill vectors, or none. What is not yet done goes through a block only where the
- * destination is written past the caches. */
+/* Does operations on the way to a destination that has their type. Returns how many elements it
+ * did: as many as fill vectors, or none. There is a block between only where the destination is
+ * written past the caches, and something is done before the last operation. */
 static uint64_t insitu__box_straight(const struct insitu__box *b, const unsigned char *src,
     unsigned char *dst, const struct insitu__box_row *row) {
   double block[INSITU__BOX_BLOCK];
@@ -52201,7 +52199,7 @@ static void insitu__kept_measure(const insitu_loader *ld, const struct insitu__p
   bool one = g->slab_bytes >= INSITU__KEPT_AHEAD && !g->n_devices;
   size->ahead = insitu__base_max(one ? 1 : 2, size->ahead);
   size->ahead = insitu__base_min(size->depth, size->ahead);
-  size->past_caches = g->past_caches;
+  size->past_caches = g->slab_bytes >= INSITU__MEM_PAST_CACHES;
   insitu__kept_measure_units(p, size);
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     struct insitu__kept_need need = insitu__kept_need(ld, p, i, size);

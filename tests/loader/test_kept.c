@@ -585,8 +585,8 @@ static void same_batches(const char *root, const insitu_variable *shown, uint32_
 }
 
 /* Batches so large that they are written past the caches have the bytes of scattered ones. Rows are
- * no multiple of a cache line; steps of x follow each other, steps of y do not. Operations write past
- * the caches, too: z shows what x does. */
+ * no multiple of a cache line; steps of x follow each other, steps of y do not. Operations write
+ * past the caches, too: z shows twice what x does. */
 static void past_caches(void **state) {
   (void)state;
   static struct support_array large = {.name = "large",
@@ -603,7 +603,7 @@ static void past_caches(void **state) {
       {.label = "z", .path = "large", .steps = near, .n_steps = 2, .ops = &scale, .n_ops = 1}};
   const char *root = support_path("past");
   support_make(root, &large);
-  same_batches(root, shown, 3, 2, 4, 12u << 20, z_is_twice_x); /* INSITU__GEOMETRY_PAST_CACHES */
+  same_batches(root, shown, 3, 2, 4, 12u << 20, z_is_twice_x); /* INSITU__MEM_PAST_CACHES */
   support_remove(root);
 }
 
