@@ -36932,7 +36932,7 @@ struct insitu__box_row {
   int32_t way;
 };
 
-/* Bytes that are worth to be written past the caches. */
+/* A run of fewer bytes is written through the caches. */
 #define INSITU__BOX_PAST_CACHES 4096
 
 /* Does operations on the way to a destination that has their type. Returns how many elements it
