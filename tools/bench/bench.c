@@ -33,6 +33,10 @@
  * decoded; it opens a shard and reads its index once a round, and keeps all of them open.
  * Where it is not: it ends with its slowest thread, and with few large chunks a thread may wait for
  * the other.
+ * Under small raw rows in the page cache a second line, "its rows in our order", has a second
+ * limit: a loop that puts every sample into its row of a batch, in the order of the loader that is
+ * measured, without that loader's bookkeeping (bench_rows.h). share, best and cpu share are the
+ * loader's of that loop; the columns of the bare loop are its own.
  *
  * CONSUMER. In turns the loader's capacity is measured, and a consumer takes batches and works on
  * each for 1 / 0.8 of the time that it takes at capacity: it sleeps; or, busy, it takes processor
@@ -89,6 +93,7 @@
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "bench_bare.h"
+#include "bench_rows.h"
 #include "bench_loader.h"
 #include "bench_http.h"
 #include "bench_against.h"
@@ -247,46 +252,72 @@ struct result {
   double way[N_MODES], left; /* left: of the page cache after dropping */
   int mode;
   const char *refusal; /* the loader cannot read the row: only `bare` and `bare_cpu` are set */
+  bool limited;        /* the rest is set: of rows in the loader's order */
+  struct summary of_rows, rows, rows_cpu, rows_cpu_share;
+  double rows_way[N_ROWS_MODES];
+  int rows_mode;
 };
 
+/* What the loader is compared with, and it. */
+enum { OURS, BARE, ROWS, N_LOOPS };
+static struct {
+  double wall[N_LOOPS][MAX_ROUNDS], cpu[N_LOOPS][MAX_ROUNDS];
+  double share[N_LOOPS][MAX_ROUNDS], cpu_share[N_LOOPS][MAX_ROUNDS]; /* of each loop's throughput */
+} rounds;
+
+static void summarise_loop(int loop, uint64_t n, struct summary *share, struct summary *wall,
+    struct summary *cpu, struct summary *cpu_share) {
+  *share = summarise(rounds.share[loop], n);
+  *cpu_share = summarise(rounds.cpu_share[loop], n);
+  *wall = summarise(rounds.wall[loop], n);
+  *cpu = summarise(rounds.cpu[loop], n);
+}
+
 static struct result measure(const struct row *r, const char *dir, const struct options *o) {
-  static double share[MAX_ROUNDS], cpu_share[MAX_ROUNDS], bare_wall[MAX_ROUNDS], wall[MAX_ROUNDS],
-      bare_cpu[MAX_ROUNDS], cpu[MAX_ROUNDS];
-  static struct bare b;
+  static struct bare b, rows;
   static struct side side;
   struct result out = {.left = 1};
+  struct summary none;
   uint64_t n = o->rounds;
   bool readable = side_open(&side, r, dir, o, true);
   if (!readable) out.refusal = side.refusal.message;
   bare_start(&b, r, dir, readable ? side.ring_bytes : r->bytes / 2, o);
   if (readable) side_round(&side);
+  out.limited = readable && rows_limited(r);
+  if (out.limited) rows_start(&rows, r, dir, side.ring_bytes, rows_places(&side, r), o);
   if (r->cold) {
     drop_pages(r, dir);
     out.left = resident(r, dir);
   }
   bare_calibrate(&b, dir, out.way);
+  if (out.limited) bare_calibrate(&rows, dir, out.rows_way);
   for (int i = 0; readable && i < 3; i++) side_round(&side);
+  uint64_t loops = out.limited ? N_LOOPS : ROWS;
   for (uint64_t i = 0; i < n; i++) {
-    struct cost bare = {0, 0}, ours = {0, 0};
-    for (uint64_t turn = 0; turn < 2; turn++) {
+    struct cost cost[N_LOOPS] = {{0, 0}, {0, 0}, {0, 0}};
+    for (uint64_t turn = 0; turn < loops; turn++) {
+      uint64_t loop = (i + turn) % loops;
       if (r->cold) drop_pages(r, dir);
-      if ((i + turn) % 2) bare = bare_round(&b);
-      else if (readable) ours = side_round(&side);
+      if (loop == ROWS) cost[loop] = bare_round(&rows);
+      else if (loop == BARE) cost[loop] = bare_round(&b);
+      else if (readable) cost[loop] = side_round(&side);
     }
-    share[i] = bare.wall / ours.wall;
-    cpu_share[i] = bare.cpu / ours.cpu;
-    bare_wall[i] = bare.wall, wall[i] = ours.wall, bare_cpu[i] = bare.cpu, cpu[i] = ours.cpu;
+    for (uint64_t k = 0; k < loops; k++) {
+      rounds.wall[k][i] = cost[k].wall;
+      rounds.cpu[k][i] = cost[k].cpu;
+      rounds.share[k][i] = cost[k].wall / cost[OURS].wall;
+      rounds.cpu_share[k][i] = cost[k].cpu / cost[OURS].cpu;
+    }
   }
   out.mode = b.mode;
+  out.rows_mode = rows.mode;
   bare_stop(&b);
+  if (out.limited) rows_stop(&rows);
   if (readable) side_close(&side);
-  out.bare = summarise(bare_wall, n);
-  out.bare_cpu = summarise(bare_cpu, n);
-  if (!readable) return out;
-  out.share = summarise(share, n);
-  out.cpu_share = summarise(cpu_share, n);
-  out.ours = summarise(wall, n);
-  out.our_cpu = summarise(cpu, n);
+  summarise_loop(BARE, n, &out.share, &out.bare, &out.bare_cpu, &out.cpu_share);
+  if (readable) summarise_loop(OURS, n, &none, &out.ours, &out.our_cpu, &none);
+  if (out.limited)
+    summarise_loop(ROWS, n, &out.of_rows, &out.rows, &out.rows_cpu, &out.rows_cpu_share);
   return out;
 }
 
@@ -294,6 +325,22 @@ static void print_share_header(void) {
   printf("\n%-28s %7s %-14s %6s %6s %5s %6s %6s  %9s %9s  %8s %7s %9s  %s\n", "row", "share",
       "95 %", "target", "best", "MB", "ratio", "chunks", "bare GB/s", "ours GB/s", "bare cpu",
       "our cpu", "cpu share", "bare loop reads by (s of each way)");
+}
+
+/* The second limit of a row: a line, or members of its JSON object. */
+static void print_rows(const struct result *m, double gb, const struct options *o) {
+  const char *mode = rows_mode_name[m->rows_mode];
+  if (o->json)
+    printf(",\"rows_share\":%.4f,\"rows_low\":%.4f,\"rows_high\":%.4f,\"rows_best\":%.4f,"
+           "\"rows_gb_s\":%.3f,\"rows_cpu_s\":%.4f,\"rows_cpu_share\":%.4f,\"rows_mode\":\"%s\"",
+        m->of_rows.mid, m->of_rows.low, m->of_rows.high, m->rows.least / m->ours.least,
+        gb / m->rows.mid, m->rows_cpu.mid, m->rows_cpu_share.mid, mode);
+  else
+    printf("%-28s %7.3f [%.3f, %.3f] %6s %6.3f %5s %6s %6s  %9.2f %9s  %8.4f %7s %9.3f  %s "
+           "(%.4f %.4f %.4f)\n",
+        "  its rows in our order", m->of_rows.mid, m->of_rows.low, m->of_rows.high, "",
+        m->rows.least / m->ours.least, "", "", "", gb / m->rows.mid, "", m->rows_cpu.mid, "",
+        m->rows_cpu_share.mid, mode, m->rows_way[0], m->rows_way[1], m->rows_way[2]);
 }
 
 static void print_share(
@@ -312,9 +359,11 @@ static void print_share(
     else
       printf(",\"share\":%.4f,\"low\":%.4f,\"high\":%.4f,\"target\":%.2f,\"met\":%s,\"best\":%.4f,"
              "\"loader_gb_s\":%.3f,"
-             "\"loader_cpu_s\":%.4f,\"cpu_share\":%.4f}",
+             "\"loader_cpu_s\":%.4f,\"cpu_share\":%.4f",
           m->share.mid, m->share.low, m->share.high, goal, met ? "true" : "false",
           m->bare.least / m->ours.least, gb / m->ours.mid, m->our_cpu.mid, m->cpu_share.mid);
+    if (m->limited) print_rows(m, gb, o);
+    if (!m->refusal) printf("}");
   } else {
     if (!(*count)++) print_share_header();
     if (m->refusal) printf("%-28s %-37s", r->name, "not readable");
@@ -330,6 +379,7 @@ static void print_share(
     if (m->left > 0.01 && r->cold)
       printf("  NOT COLD: %.0f %% stay in the page cache", 100 * m->left);
     printf("\n");
+    if (m->limited) print_rows(m, gb, o);
   }
   fflush(stdout);
 }

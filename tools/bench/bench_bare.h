@@ -267,6 +267,8 @@ struct bare { /* every thread takes the next chunk, reads it, decodes it */
   uint64_t *position;       /* of each chunk in it */
   unsigned char *to;
   unsigned char *kept; /* all samples, decoded before; NULL: chunks are read */
+  uint64_t *place;     /* of each sample, and what a worker does: see bench_rows.h; else NULL */
+  void (*work)(struct bare *, struct bare_worker *);
   atomic_uint_least64_t next, done_bytes;
   struct bare_shard *shard;
   struct bare_worker worker[MAX_THREADS];
@@ -423,7 +425,8 @@ static void *bare_main(void *arg) {
   for (;;) {
     pthread_barrier_wait(&b->begin);
     if (b->stop) break;
-    if (b->kept) bare_gather(b);
+    if (b->work) b->work(b, w);
+    else if (b->kept) bare_gather(b);
     else if (b->mode == PREAD) bare_pread(b, w);
     else bare_uring(b, w);
     pthread_barrier_wait(&b->end);
