@@ -1863,10 +1863,11 @@ typedef struct insitu_loader_desc {
   /* How rows come into batches: INSITU_SCATTER or INSITU_GATHER; 0: GATHER where samples show the
    * same fields and it takes less memory. See HOW IT WORKS in the manual. */
   int32_t assembly;
-  /* Chunks being read or decoded at once (32, fewer above 1 MiB each, more up to 64 KiB each; of a
-   * remote store 128 MiB of them, but 64 to 256, inner chunks of shards up to 1024). By default
-   * requests to a remote store become fewer where fewer bring as much; a number that is given here,
-   * or by the option max_connections, is kept to. See MY JOB IS SLOW in the manual. */
+  /* Chunks being read or decoded at once (4 a thread, and 32 at least; where these take more than
+   * 32 MiB fewer, down to 2 a thread; up to 64 KiB each more; of a remote store 128 MiB of them, but
+   * 64 to 256, inner chunks of shards up to 1024). By default requests to a remote store become
+   * fewer where fewer bring as much; a number that is given here, or by the option max_connections,
+   * is kept to. See MY JOB IS SLOW in the manual. */
   uint64_t max_inflight;
   uint64_t decode_threads; /* default: the cores this process may use */
   /* bytes, over all iterators; default: half of the memory this process may use */
@@ -48931,25 +48932,26 @@ static bool insitu__config_caches(const insitu_loader *ld) {
 }
 
 /* max_inflight where the user set none. each: bytes that one chunk in flight takes. Few large
- * chunks, so that their buffers stay in the caches; fewer still where memory is short. */
+ * chunks, so that their buffers stay in the caches, but of local ones two for each worker: one is
+ * read while another is decoded. Fewer still where memory is short. */
 static void insitu__config_default_inflight(insitu_loader *ld, uint64_t each) {
   insitu_loader_desc *c = &ld->config;
   bool far = insitu__store_is_remote(&ld->source.store);
   bool small = ld->footprint.buffer_bytes <= INSITU__LOADER_SMALL + INSITU__LOADER_GAP + 1;
   uint64_t buffers = far ? INSITU__LOADER_FAR_BYTES : INSITU__LOADER_BUFFERS;
   uint64_t most = ld->footprint.slot_bytes ? INSITU__LOADER_FAR_INNER : INSITU__LOADER_FAR_MOST;
+  uint64_t threads = insitu__base_max(1, c->decode_threads), least = (far ? 4 : 2) * threads;
   /* A loader without variables has no buffer. */
   uint64_t flight = INSITU__LOADER_FAR_FLIGHT / insitu__base_max(1, ld->footprint.buffer_bytes);
 
-  c->max_inflight = 32;
-  if (small) c->max_inflight = insitu__base_min(256, 64 * insitu__base_max(1, c->decode_threads));
+  c->max_inflight = insitu__base_max(32, 4 * threads);
+  if (small) c->max_inflight = insitu__base_min(256, 64 * threads);
   if (far) {
     c->max_inflight = insitu__base_max(INSITU__LOADER_FAR_LEAST, insitu__base_min(most, flight));
   }
 
-  while (c->max_inflight > 4 * c->decode_threads &&
-         c->max_inflight * ld->footprint.buffer_bytes > buffers)
-    c->max_inflight /= 2;
+  while (c->max_inflight > least && c->max_inflight * ld->footprint.buffer_bytes > buffers)
+    c->max_inflight = insitu__base_max(least, c->max_inflight / 2);
 
   while (c->max_inflight > 2 * c->decode_threads &&
          c->max_inflight * (each + ld->footprint.slot_bytes) > c->memory_budget / 4)

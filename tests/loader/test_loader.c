@@ -867,6 +867,39 @@ static void test_memory(void **state) {
   support_remove(root);
 }
 
+/* Chunks in flight where the user tells nothing: 4 a thread and 32 at least; of large ones, whose
+ * buffers take more than 32 MiB, fewer, down to 2 a thread. */
+static void test_default_inflight(void **state) {
+  static const struct {
+    uint64_t chunk, threads, most; /* chunk: bytes */
+  } cases[] = {{1 << 19, 2, 32}, {1 << 18, 16, 64}, {7 << 20, 2, 4}, {16 << 20, 1, 2},
+      {16 << 20, 2, 4}, {16 << 20, 3, 6}, {16 << 20, 64, 128}};
+  (void)state;
+  const char *root = support_path("inflight");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct support_array a = {.name = "x",
+        .ndim = 2,
+        .shape = {64, cases[i].chunk},
+        .chunk = {1, cases[i].chunk},
+        .dtype = INSITU_U8,
+        .format = 3,
+        .zstd = true};
+    support_metadata(root, &a);
+    insitu_loader_desc d = {.api = INSITU_API,
+        .url = root,
+        .variables = &plain_x,
+        .n_variables = 1,
+        .batch_size = 1,
+        .memory_budget = UINT64_C(1) << 40,
+        .decode_threads = cases[i].threads,
+        .plan_only = 1};
+    insitu_loader *ld = open_or_fail(&d);
+    assert_int_equal(insitu_loader_config(ld)->max_inflight, cases[i].most);
+    insitu_loader_close(&ld);
+    support_remove(root);
+  }
+}
+
 /* ---- holes ---- */
 
 static void test_absent(void **state) {
@@ -2150,6 +2183,7 @@ int main(void) {
     cmocka_unit_test(test_iterators_together),
     cmocka_unit_test(test_held_batches),
     cmocka_unit_test(test_memory),
+    cmocka_unit_test(test_default_inflight),
     cmocka_unit_test(test_absent),
     cmocka_unit_test(test_damaged),
     cmocka_unit_test(test_caches),
