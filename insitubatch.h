@@ -1864,8 +1864,8 @@ typedef struct insitu_loader_desc {
    * same fields and it takes less memory. See HOW IT WORKS in the manual. */
   int32_t assembly;
   /* Chunks being read or decoded at once (4 a thread, and 32 at least; where these take more than
-   * 32 MiB fewer, down to 2 a thread; up to 64 KiB each more; of a remote store 128 MiB of them, but
-   * 64 to 256, inner chunks of shards up to 1024). By default requests to a remote store become
+   * 32 MiB fewer, down to 2 a thread; up to 64 KiB each more; of a remote store 128 MiB of them,
+   * but 64 to 256, inner chunks of shards up to 1024). By default requests to a remote store become
    * fewer where fewer bring as much; a number that is given here, or by the option max_connections,
    * is kept to. See MY JOB IS SLOW in the manual. */
   uint64_t max_inflight;
