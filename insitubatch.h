@@ -832,7 +832,7 @@
  *   rounded to float64 first; for operations in float32 they are so rounded twice. NORM is a
  *   difference and a quotient, LOG1P and ASINH a quotient and the function. Outputs of 16 bits are
  *   rounded from float32 at the end. INSITU_AS_STORED means what it means with decode; of integers
- *   and bool no output is made. log1p is right to 1.1 units in the last place, asinh to 1.2
+ *   and bool no output is made. log1p is right to 1.1 units in the last place, asinh to 1.6
  *   (measured on all float32, and on a dense set of float64). Results are the same bits on every
  *   machine, where the implementation is compiled without -ffast-math; every NaN is the same quiet
  *   one, and NaN stays NaN in all but FILL.
@@ -32785,27 +32785,22 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
  * of a product and a sum; a b + c that shall be fused is in assembly. x86-64 without FMA emulates
  * it. -ffast-math is excluded: a compiler may then take no value for NaN.
  *
- * The logarithm of float32. v = 2^k m, m in [1, 2); 16 intervals of m have a c near 1 / m with its
- * logarithm, s = c 2^-k, and log(v) = k log(2) - log(c) + log(1 + r), r = v s - 1:
+ * The logarithm of float32. u = 2^k m, m in [3/4, 3/2), s = 2^-k:
  *
- *     log1p(x)  r = x s - (1 - s), s of 1 + x              |r| <= 1/16, log(1 + r) = r + r^2 q(r)
+ *     log(u) = k log(2) + log(1 + r), r = u s - 1         log(1 + r) = r + r^2 q(r)
  *
- * 1 - s is exact where the logarithm is small, and so r is rounded once from x itself: there is no
- * division, and nothing that 1 + x loses has to be given back. The first interval has the c of 1,
- * the last two that of 1/2: near v = 1 nothing but r is left. tools/make_log.py chooses the other
- * c, of 18 bits, so that k log(2) - log(c), rounded, is good for every k, and makes q.
+ * q is a polynomial of degree 8 that tools/make_log.py makes. Products with s are exact, so that
+ * compilers may fuse them or not. Each function has an r of its own, which is rounded once where k
+ * is 0 and the logarithm may be small:
  *
- * asinh of float32. The exponent of v = x^2 + 2^-6, fused, tells one of 32 intervals of |x|, from
- * [0, 1/8) to [5793, 8192): v doubles from one to the next, |x| grows by sqrt(2). An interval has a
- * c near its middle, and a polynomial of degree 5 in t = |x| - c, each step of Horner's rule fused:
+ *     log1p(x)  u = 1 + x              r = x s - (1 - s)
+ *     asinh(y)  u = y + w              r = (u s - 1) + s (lost + e c),  w = sqrt(1 + y^2), y = |x|
  *
- *     t exact, p = a5, p = t p + a4, ... p = t p + a0                     asinh(x) = sign(x) p
- *
- * a0 is asinh(c), but for the polynomial's own error, which is up to 0.6 units in the last place. c
- * is such that rounding a0 and a1 loses nearly nothing, so that the last step alone rounds much. In
- * the first interval c and a0 are 0, and a1 is 1: tiny numbers stay what they are. From 2^13 on
- * |x| is 2^k z, z in [2^12, 2^13), and p(z) + k log(2), fused, stands for p: asinh(z) is nearly
- * log(2 z) there. tools/make_log.py makes the rows of c and a.
+ * There is no division and no table, and nothing cancels: u s - 1 and lost = y - (u - w) are exact.
+ * e = y^2 - (w^2 - 1) tells what rounding took from w, which is nearly e / (2 w). c is 1 / (2 w) to
+ * an eighth, by a difference of bits. Beyond 2^62 asinh(y) is log(2 y). Where one element of two
+ * registers is NaN, infinite, or too large, or a log1p of -1 or less, both go a rare way; what an
+ * element becomes does not depend on the way.
  *
  * The logarithm of float64. log(1 + x) with u = 1 + x = 2^k m, m in [sqrt(1/2), sqrt(2)), f = m - 1
  * (x itself where k is 0), and c what the sum 1 + x lost in rounding:
@@ -32852,7 +32847,6 @@ typedef double insitu__ops_r_base64;
 typedef uint32_t insitu__ops_w_base32;
 typedef uint64_t insitu__ops_w_base64;
 typedef int32_t insitu__ops_i_base32;
-typedef uint32_t insitu__ops_m_base32; /* a mask */
 #define INSITU__OPS_MASK(W, is) ((W)0 - (W)(is))
 #define INSITU__OPS_CONVERT(v, T) ((T)(v))
 #else
@@ -32861,7 +32855,6 @@ typedef double insitu__ops_r_base64 __attribute__((vector_size(16)));
 typedef uint32_t insitu__ops_w_base32 __attribute__((vector_size(16)));
 typedef uint64_t insitu__ops_w_base64 __attribute__((vector_size(16)));
 typedef int32_t insitu__ops_i_base32 __attribute__((vector_size(16)));
-typedef insitu__ops_w_base32 insitu__ops_m_base32; /* a mask */
 #define INSITU__OPS_CONVERT(v, T) __builtin_convertvector(v, T)
 #define INSITU__OPS_MASK(W, is) ((W)(is))
 #endif
@@ -32872,12 +32865,11 @@ typedef double insitu__ops_r_wide64 __attribute__((vector_size(32)));
 typedef uint32_t insitu__ops_w_wide32 __attribute__((vector_size(32)));
 typedef uint64_t insitu__ops_w_wide64 __attribute__((vector_size(32)));
 typedef int32_t insitu__ops_i_wide32 __attribute__((vector_size(32)));
-typedef insitu__ops_w_wide32 insitu__ops_m_wide32;
 typedef float insitu__ops_r_most32 __attribute__((vector_size(64)));
 typedef double insitu__ops_r_most64 __attribute__((vector_size(64)));
 typedef uint32_t insitu__ops_w_most32 __attribute__((vector_size(64)));
 typedef uint64_t insitu__ops_w_most64 __attribute__((vector_size(64)));
-typedef uint16_t insitu__ops_m_most32; /* a bit for each lane */
+typedef int32_t insitu__ops_i_most32 __attribute__((vector_size(64)));
 #endif
 
 #if defined(__x86_64__)
@@ -32886,15 +32878,21 @@ typedef uint16_t insitu__ops_m_most32; /* a bit for each lane */
 #define INSITU__OPS_REGISTER "w"
 #endif
 #if defined(__x86_64__) && defined(INSITU_OPS_SCALAR)
+#define INSITU__OPS_ROOT_base32 "sqrtss %1, %0"
 #define INSITU__OPS_ROOT_base64 "sqrtsd %1, %0"
 #elif defined(__x86_64__)
+#define INSITU__OPS_ROOT_base32 "sqrtps %1, %0"
 #define INSITU__OPS_ROOT_base64 "sqrtpd %1, %0"
 #elif defined(INSITU_OPS_SCALAR)
+#define INSITU__OPS_ROOT_base32 "fsqrt %s0, %s1"
 #define INSITU__OPS_ROOT_base64 "fsqrt %d0, %d1"
 #else
+#define INSITU__OPS_ROOT_base32 "fsqrt %0.4s, %1.4s"
 #define INSITU__OPS_ROOT_base64 "fsqrt %0.2d, %1.2d"
 #endif
+#define INSITU__OPS_ROOT_wide32 "vsqrtps %1, %0"
 #define INSITU__OPS_ROOT_wide64 "vsqrtpd %1, %0"
+#define INSITU__OPS_ROOT_most32 "vsqrtps %1, %0"
 #define INSITU__OPS_ROOT_most64 "vsqrtpd %1, %0"
 #define INSITU__OPS_ROUND(v) __asm__("" : "+" INSITU__OPS_REGISTER(v))
 
@@ -32921,6 +32919,11 @@ typedef uint16_t insitu__ops_m_most32; /* a bit for each lane */
   }                                                                                                \
   TARGET INSITU__OPS_INLINE insitu__ops_w_##N insitu__ops_nan_##N(insitu__ops_r_##N x) {           \
     return INSITU__OPS_MASK(insitu__ops_w_##N, x != x);                                            \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_root_##N(insitu__ops_r_##N x) {          \
+    insitu__ops_r_##N root;                                                                        \
+    __asm__(INSITU__OPS_ROOT_##N : "=" INSITU__OPS_REGISTER(root) : INSITU__OPS_REGISTER(x));      \
+    return root;                                                                                   \
   }
 
 /* pick  of each lane `yes` where the mask is, else `no`
@@ -32979,11 +32982,6 @@ INSITU__OPS_INLINE void insitu__ops_ahead(const unsigned char *from, bool past_c
  * log(x) + log(2).
  * log: of 1 + x + rest, or twice that where `twice` has bits; x > -1 and finite. */
 #define INSITU__OPS_LOGS_64(N, TARGET)                                                             \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_root_##N(insitu__ops_r_##N x) {          \
-    insitu__ops_r_##N root;                                                                        \
-    __asm__(INSITU__OPS_ROOT_##N : "=" INSITU__OPS_REGISTER(root) : INSITU__OPS_REGISTER(x));      \
-    return root;                                                                                   \
-  }                                                                                                \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log_##N(                                 \
       insitu__ops_r_##N x, insitu__ops_r_##N rest, insitu__ops_w_##N twice) {                      \
     typedef insitu__ops_r_##N R;                                                                   \
@@ -33064,71 +33062,8 @@ INSITU__OPS_INLINE void insitu__ops_ahead(const unsigned char *from, bool past_c
   }
 /* ---- the logarithms of float32 ---- */
 
-/* For each of 16 intervals of the mantissa, m in [1 + i/16, 1 + (i + 1)/16): c near 1 / m, as bits
- * to which those of 1.0 are added, so that less 2^k's they are those of c 2^-k; and log(c). Both
- * are exact where c is 1 and 1/2: nothing is added to logarithms near 0. tools/make_log.py makes
- * them, and the coefficients below. */
-static const uint32_t insitu__ops_inverse[16] __attribute__((aligned(64))) = {0x7f000000,
-    0x7ee9f6c0, 0x7edd5cc0, 0x7ed1ee00, 0x7ec7ed80, 0x7ebe9480, 0x7eb629c0, 0x7eae3980, 0x7ea74180,
-    0x7ea0cc40, 0x7e9a6400, 0x7e94d9c0, 0x7e8fea00, 0x7e8afe80, 0x7e800000, 0x7e800000};
-static const uint32_t insitu__ops_inverse_log[16] __attribute__((aligned(64))) = {0x00000000,
-    0xbdb8578f, 0xbe14dda1, 0xbe4b2aa0, 0xbe7d27a0, 0xbe971800, 0xbeae3889, 0xbec508b7, 0xbed9ef27,
-    0xbeee1857, 0xbf017500, 0xbf0acfe0, 0xbf137230, 0xbf1c59d4, 0xbf317218, 0xbf317218};
-
-/* The rows of asinh: c, a0, a1 ... a5 as bits. The last 5 bits of v's exponent number them. The
- * rows of LEAST are for |x| < 1.4, those of LOW for |x| up to 32, those of MORE for the rest. The
- * last 4 bits of the exponent tell the 16 rows of LOW and LEAST apart. tools/make_log.py makes all
- * rows. */
-#define INSITU__OPS_ASINH_LOW(R)                                                                   \
-  R(0x3fd9e32d, 0x3fa6a692, 0x3f01ab7d, 0xbde28869, 0x3cda54e9, 0xbba3c691, 0xb84673d0)            \
-  R(0x401a4ce7, 0x3fce8bb8, 0x3ec42921, 0xbd8ad656, 0x3c6f844c, 0xbb4f88f3, 0x3a1a9616)            \
-  R(0x405a6589, 0x3ff87f52, 0x3e8ffbe5, 0xbd1b6ab6, 0x3bd61287, 0xbaa07411, 0x396dad6a)            \
-  R(0x409a7a44, 0x4011cb12, 0x3e4fb632, 0xbca50282, 0x3b2b05c5, 0xb9c77727, 0x386e47a5)            \
-  R(0x40da75d2, 0x4027a336, 0x3e14695f, 0xbc2a3cd8, 0x3a80c696, 0xb8dea683, 0x3747940d)            \
-  R(0x411a7d88, 0x403da7b4, 0x3dd2f9bd, 0xbbaceb13, 0x39bbefa0, 0xb7eb2f26, 0x361972f5)            \
-  R(0x415a7d16, 0x4053c099, 0x3d95934a, 0xbb2e4ade, 0x390704b5, 0xb6f1bf64, 0x34e23e98)            \
-  R(0x419a796d, 0x4069e1be, 0x3d53d795, 0xbaaf099a, 0x38408efc, 0xb5f53f09, 0x33a35721)            \
-  R(0x41da8406, 0x4080075c, 0x3d15db5d, 0xba2f4c95, 0x37889942, 0xb4f6b1de, 0x326968ea)
-#define INSITU__OPS_ASINH_MORE(R)                                                                  \
-  R(0x421a7aec, 0x408b1b54, 0x3cd40c03, 0xb9af8d40, 0x36c1b2c4, 0xb3f7c4e4, 0x3125e793)            \
-  R(0x425a8753, 0x4096340c, 0x3c95ec5f, 0xb92f8ae0, 0x3608fc42, 0xb2f7eb79, 0x2feb3bec)            \
-  R(0x429a89aa, 0x40a14b9d, 0x3c54056e, 0xb8af8d9e, 0x3541c451, 0xb1f809f6, 0x2ea68d30)            \
-  R(0x42da8640, 0x40ac61a3, 0x3c15f1ee, 0xb82f9d86, 0x348918be, 0xb0f842dd, 0x2d6bb135)            \
-  R(0x431a7cee, 0x40b776fb, 0x3bd41a50, 0xb7afb304, 0x33c20867, 0xaff8861d, 0x2c26b6b0)            \
-  R(0x435a8d88, 0x40c290d6, 0x3b95ee24, 0xb72f960f, 0x33091139, 0xaef835f6, 0x2aebce90)            \
-  R(0x439a8650, 0x40cda71f, 0x3b540e4a, 0xb6af9fce, 0x3241e8a7, 0xadf85354, 0x29a6c111)            \
-  R(0x43da89b9, 0x40d8be82, 0x3b15f10e, 0xb62f9d3c, 0x31891a43, 0xacf84ca9, 0x286bd5e7)            \
-  R(0x441a8825, 0x40e3d5bf, 0x3ad40bfd, 0xb5af9c2c, 0x30c1e2b7, 0xabf849f9, 0x2726c3a9)            \
-  R(0x445a7c6a, 0x40eeead0, 0x3a95fa43, 0xb52fb2e3, 0x30093481, 0xaaf88b41, 0x25ebd7bd)            \
-  R(0x449a8dce, 0x40fa052d, 0x3a540447, 0xb4af8f72, 0x2f41cd0e, 0xa9f825be, 0x24a6c450)            \
-  R(0x44da7b1f, 0x41028c71, 0x3a15fb2b, 0xb42fb509, 0x2e89371e, 0xa8f89188, 0x236bd833)            \
-  R(0x451a79b4, 0x410817a3, 0x39d41fe0, 0xb3afbd2b, 0x2dc21b25, 0xa7f8a8db, 0x2226c479)            \
-  R(0x455a7b6b, 0x410da398, 0x3995faf8, 0xb32fb493, 0x2d093691, 0xa6f8903f, 0x20ebd850)            \
-  R(0x459a7c5d, 0x41132f0b, 0x39541c3a, 0xb2afb720, 0x2c4210d5, 0xa5f89791, 0x1fa6c483)            \
-  R(0x45da7a38, 0x4118baa3, 0x3915fbcb, 0xb22fb681, 0x2b8938e7, 0xa4f895ca, 0x1e6bd857)
-#define INSITU__OPS_ASINH_LEAST(R)                                                                 \
-  R(0x00000000, 0x00000000, 0x3f800000, 0x00000000, 0xbe2aacac, 0x39858de5, 0x3d9507ba)            \
-  R(0x3e2ed758, 0x3e2e00ab, 0x3f7c5919, 0xbda776f2, 0xbe159317, 0x3d6804a9, 0x3d4f4412)            \
-  R(0x3e8c1404, 0x3e8a6315, 0x3f76ece5, 0xbdfb681b, 0xbdf25056, 0x3d9a9a32, 0x3cb906fa)            \
-  R(0x3ed0a20d, 0x3ecb4099, 0x3f6d12b7, 0xbe25b1d1, 0xbd9b4783, 0x3da1ff6c, 0xbc186e99)            \
-  R(0x3f170e79, 0x3f0f6ef3, 0x3f5c7a8c, 0xbe40ff06, 0xbcc47700, 0x3d74446f, 0xbce744ac)            \
-  R(0x3f581907, 0x3f444a5f, 0x3f439f2e, 0xbe40d957, 0x3c97393b, 0x3cd1668d, 0xbcb643b2)            \
-  R(0x3f999d58, 0x3f820dce, 0x3f23e0c4, 0xbe2131a6, 0x3d0a05d4, 0x3a90a616, 0xbbe2f3b6)
-#define INSITU__OPS_ASINH_ROW(c, a0, a1, a2, a3, a4, a5) {c, a0, a1, a2, a3, a4, a5, 0},
-static const uint32_t insitu__ops_rows[32][8] __attribute__((aligned(64))) = {
-    INSITU__OPS_ASINH_LOW(INSITU__OPS_ASINH_ROW) INSITU__OPS_ASINH_MORE(INSITU__OPS_ASINH_ROW)
-        INSITU__OPS_ASINH_LEAST(INSITU__OPS_ASINH_ROW)};
-
-/* What differs between registers:
- *
- *     fma       a b + c, rounded once               lookup  the entry of each lane's interval
- *     exponent  k in units, of 2^k m and its bits   rows    c and a of each lane's v, as bits
- *     sound     a mask of lanes from 0 on: no NaN   less    a - b, but NaN where the mask is not
- *     reach     the greater word, where the mask    signs   r with the sign of x, but NaN where the
- *               is; else the first                          mask is not
- *     over      whether any word is `limit` or more
- *
- * `few` tells that all |x| are below 31.9, and so only 16 rows are needed. */
+/* What differs between registers: the fused a b + c, and whether the first bit of any lane is
+ * set. */
 #if defined(__x86_64__)
 /* x86-64 has no such instruction without FMA. A product of two float32 is exact in float64. Their
  * sum with c is rounded there to odd, that is, its last bit is set where something was lost. It has
@@ -33177,419 +33112,167 @@ INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_fma_base32(
   return c;
 }
 #endif
-INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_fms_base32(
-    insitu__ops_r_base32 a, insitu__ops_r_base32 b, insitu__ops_r_base32 c) {
-  return insitu__ops_fma_base32(a, b, -c);
-}
-INSITU__OPS_INLINE insitu__ops_w_base32 insitu__ops_lookup_base32(
-    const uint32_t table[16], insitu__ops_w_base32 bits) {
-  uint32_t entry[sizeof bits / 4];
-  memcpy(entry, &bits, sizeof bits);
-  for (unsigned i = 0; i < sizeof bits / 4; i++) entry[i] = table[entry[i] >> 19 & 15];
-  memcpy(&bits, entry, sizeof bits);
-  return bits;
-}
-INSITU__OPS_INLINE insitu__ops_r_base32 insitu__ops_exponent_base32(
-    insitu__ops_r_base32 x, insitu__ops_w_base32 power) {
-  (void)x;
-  power = power - 0x3f800000u;
-  return INSITU__OPS_CONVERT((insitu__ops_i_base32)power, insitu__ops_r_base32);
-}
-INSITU__OPS_INLINE bool insitu__ops_over_base32(insitu__ops_w_base32 far, uint32_t limit) {
-  uint32_t lane[sizeof far / 4], any = 0;
-  memcpy(lane, &far, sizeof far);
-  for (unsigned i = 0; i < sizeof far / 4; i++) any |= lane[i] >= limit;
-  return any;
-}
-INSITU__OPS_INLINE void insitu__ops_rows_base32(
-    insitu__ops_w_base32 bits, bool few, insitu__ops_w_base32 row[7]) {
-  uint32_t at[sizeof bits / 4], column[7][sizeof bits / 4];
-  (void)few;
-  memcpy(at, &bits, sizeof bits);
-  for (unsigned i = 0; i < sizeof bits / 4; i++)
-    for (unsigned j = 0; j < 7; j++) column[j][i] = insitu__ops_rows[at[i] >> 23 & 31][j];
-  for (unsigned j = 0; j < 7; j++) memcpy(&row[j], column[j], sizeof bits);
+INSITU__OPS_INLINE bool insitu__ops_any_base32(insitu__ops_w_base32 w) {
+  uint32_t lane[sizeof w / 4], all = 0;
+  memcpy(lane, &w, sizeof w);
+  for (unsigned i = 0; i < sizeof w / 4; i++) all |= lane[i];
+  return all >> 31;
 }
 
 #ifdef INSITU__OPS_HAS_WIDE
 #define INSITU__OPS_AVX2 __attribute__((target("avx2,fma")))
 #define INSITU__OPS_AVX512 __attribute__((target("avx512f")))
-#define INSITU__OPS_FUSED(N, TARGET, name, instruction, X)                                         \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_##name##_##N(                            \
+#define INSITU__OPS_FUSED(N, TARGET, X)                                                            \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_fma_##N(                                 \
       insitu__ops_r_##N a, insitu__ops_r_##N b, insitu__ops_r_##N c) {                             \
-    __asm__(instruction " %2, %1, %0" : "+" X(c) : X(a), X(b));                                    \
+    __asm__("vfmadd231ps %2, %1, %0" : "+" X(c) : X(a), X(b));                                     \
     return c;                                                                                      \
   }
-INSITU__OPS_FUSED(wide32, INSITU__OPS_AVX2, fma, "vfmadd231ps", "x")
-INSITU__OPS_FUSED(wide32, INSITU__OPS_AVX2, fms, "vfmsub231ps", "x")
-INSITU__OPS_FUSED(most32, INSITU__OPS_AVX512, fma, "vfmadd231ps", "v")
-INSITU__OPS_FUSED(most32, INSITU__OPS_AVX512, fms, "vfmsub231ps", "v")
+INSITU__OPS_FUSED(wide32, INSITU__OPS_AVX2, "x")
+INSITU__OPS_FUSED(most32, INSITU__OPS_AVX512, "v")
 
-INSITU__OPS_AVX2 INSITU__OPS_INLINE insitu__ops_w_wide32 insitu__ops_lookup_wide32(
-    const uint32_t table[16], insitu__ops_w_wide32 bits) {
-  insitu__ops_w_wide32 half[2], index = bits >> 19, upper = bits << 9;
-  memcpy(half, table, sizeof half);
-  __asm__("vpermd %1, %2, %0" : "=x"(bits) : "x"(half[0]), "x"(index));
-  __asm__("vpermd %1, %2, %0" : "=x"(index) : "x"(half[1]), "x"(index));
-  __asm__("vblendvps %2, %1, %0, %0" : "+x"(bits) : "x"(index), "x"(upper));
-  return bits;
-}
-INSITU__OPS_AVX2 INSITU__OPS_INLINE insitu__ops_r_wide32 insitu__ops_exponent_wide32(
-    insitu__ops_r_wide32 x, insitu__ops_w_wide32 power) {
-  (void)x;
-  power = power - 0x3f800000u;
-  return INSITU__OPS_CONVERT((insitu__ops_i_wide32)power, insitu__ops_r_wide32);
-}
-INSITU__OPS_AVX2 INSITU__OPS_INLINE bool insitu__ops_over_wide32(
-    insitu__ops_w_wide32 far, uint32_t limit) {
-  insitu__ops_w_wide32 is = (insitu__ops_w_wide32)(far >= limit);
+INSITU__OPS_AVX2 INSITU__OPS_INLINE bool insitu__ops_any_wide32(insitu__ops_w_wide32 w) {
   uint32_t lanes;
-  __asm__("vmovmskps %1, %0" : "=r"(lanes) : "x"(is));
+  __asm__("vmovmskps %1, %0" : "=r"(lanes) : "x"(w));
   return lanes;
 }
-
-INSITU__OPS_AVX2 INSITU__OPS_INLINE insitu__ops_m_wide32 insitu__ops_sound_wide32(
-    insitu__ops_r_wide32 v) {
-  const insitu__ops_r_wide32 zero = {0};
-  return (insitu__ops_m_wide32)(v >= zero);
-}
-INSITU__OPS_AVX2 INSITU__OPS_INLINE insitu__ops_w_wide32 insitu__ops_reach_wide32(
-    insitu__ops_m_wide32 is, insitu__ops_w_wide32 far, insitu__ops_w_wide32 w) {
-  w = w & is;
-  __asm__("vpmaxud %1, %0, %0" : "+x"(far) : "x"(w));
-  return far;
-}
-INSITU__OPS_AVX2 INSITU__OPS_INLINE insitu__ops_r_wide32 insitu__ops_less_wide32(
-    insitu__ops_m_wide32 is, insitu__ops_r_wide32 a, insitu__ops_r_wide32 b) {
-  insitu__ops_r_wide32 less = a - b;
-  insitu__ops_w_wide32 nan = (insitu__ops_w_wide32){0} + 0x7fc00000u;
-  __asm__("vblendvps %1, %0, %2, %0" : "+x"(less) : "x"(is), "x"(nan));
-  return less;
-}
-INSITU__OPS_AVX2 INSITU__OPS_INLINE insitu__ops_r_wide32 insitu__ops_signs_wide32(
-    insitu__ops_m_wide32 is, insitu__ops_r_wide32 r, insitu__ops_r_wide32 x) {
-  insitu__ops_w_wide32 both = (insitu__ops_w_wide32)r | ((insitu__ops_w_wide32)x & 0x80000000u);
-  insitu__ops_w_wide32 nan = (insitu__ops_w_wide32){0} + 0x7fc00000u;
-  __asm__("vblendvps %1, %0, %2, %0" : "+x"(both) : "x"(is), "x"(nan));
-  return (insitu__ops_r_wide32)both;
-}
-
-/* The same rows by columns: all, and those that are told apart by 4 bits. */
-#define INSITU__OPS_ASINH_C(c, a0, a1, a2, a3, a4, a5) c,
-#define INSITU__OPS_ASINH_0(c, a0, a1, a2, a3, a4, a5) a0,
-#define INSITU__OPS_ASINH_1(c, a0, a1, a2, a3, a4, a5) a1,
-#define INSITU__OPS_ASINH_2(c, a0, a1, a2, a3, a4, a5) a2,
-#define INSITU__OPS_ASINH_3(c, a0, a1, a2, a3, a4, a5) a3,
-#define INSITU__OPS_ASINH_4(c, a0, a1, a2, a3, a4, a5) a4,
-#define INSITU__OPS_ASINH_5(c, a0, a1, a2, a3, a4, a5) a5,
-#define INSITU__OPS_ALL(R)                                                                         \
-  { INSITU__OPS_ASINH_LOW(R) INSITU__OPS_ASINH_MORE(R) INSITU__OPS_ASINH_LEAST(R) }
-#define INSITU__OPS_FEW(R)                                                                         \
-  { INSITU__OPS_ASINH_LOW(R) INSITU__OPS_ASINH_LEAST(R) }
-#define INSITU__OPS_COLUMNS(LIST)                                                                  \
-  {                                                                                                \
-    LIST(INSITU__OPS_ASINH_C), LIST(INSITU__OPS_ASINH_0), LIST(INSITU__OPS_ASINH_1),               \
-        LIST(INSITU__OPS_ASINH_2), LIST(INSITU__OPS_ASINH_3), LIST(INSITU__OPS_ASINH_4),           \
-        LIST(INSITU__OPS_ASINH_5)                                                                  \
-  }
-static const uint32_t insitu__ops_columns[7][32] __attribute__((aligned(64))) =
-    INSITU__OPS_COLUMNS(INSITU__OPS_ALL);
-static const uint32_t insitu__ops_few_columns[7][16] __attribute__((aligned(64))) =
-    INSITU__OPS_COLUMNS(INSITU__OPS_FEW);
-
-INSITU__OPS_AVX2 INSITU__OPS_INLINE insitu__ops_w_wide32 insitu__ops_column_wide32(
-    insitu__ops_w_wide32 index, insitu__ops_w_wide32 upper, const uint32_t column[16]) {
-  insitu__ops_w_wide32 half[2], low;
-  memcpy(half, column, sizeof half);
-  __asm__("vpermd %1, %2, %0" : "=x"(low) : "x"(half[0]), "x"(index));
-  __asm__("vpermd %1, %2, %0" : "=x"(index) : "x"(half[1]), "x"(index));
-  __asm__("vblendvps %2, %1, %0, %0" : "+x"(low) : "x"(index), "x"(upper));
-  return low;
-}
-
-/* Few are looked up. Else half a row of each lane is read into half a register, and 4 by 4 of them
- * are transposed. */
-#define INSITU__OPS_ZIP(name, a, b)                                                                \
-  ({                                                                                               \
-    insitu__ops_w_wide32 zip;                                                                      \
-    __asm__(name " %2, %1, %0" : "=x"(zip) : "x"(a), "x"(b));                                      \
-    zip;                                                                                           \
-  })
-#define INSITU__OPS_HALVES(i, j)                                                                   \
-  ({                                                                                               \
-    typedef const uint32_t half[4];                                                                \
-    insitu__ops_w_wide32 both;                                                                     \
-    __asm__("vmovups %1, %x0\n\tvinsertf128 $1, %2, %0, %0"                                        \
-            : "=&x"(both)                                                                          \
-            : "m"(*(half *)(insitu__ops_rows[at[i] & 31] + (j))),                                  \
-            "m"(*(half *)(insitu__ops_rows[at[(i) + 4] & 31] + (j))));                             \
-    both;                                                                                          \
-  })
-INSITU__OPS_AVX2 INSITU__OPS_INLINE void insitu__ops_rows_wide32(
-    insitu__ops_w_wide32 bits, bool few, insitu__ops_w_wide32 row[7]) {
-  typedef insitu__ops_w_wide32 W;
-  uint32_t at[8];
-  W upper = bits << 5;
-  bits = bits >> 23;
-  if (few) {
-    row[0] = insitu__ops_column_wide32(bits, upper, insitu__ops_few_columns[0]);
-    row[1] = insitu__ops_column_wide32(bits, upper, insitu__ops_few_columns[1]);
-    row[2] = insitu__ops_column_wide32(bits, upper, insitu__ops_few_columns[2]);
-    row[3] = insitu__ops_column_wide32(bits, upper, insitu__ops_few_columns[3]);
-    row[4] = insitu__ops_column_wide32(bits, upper, insitu__ops_few_columns[4]);
-    row[5] = insitu__ops_column_wide32(bits, upper, insitu__ops_few_columns[5]);
-    row[6] = insitu__ops_column_wide32(bits, upper, insitu__ops_few_columns[6]);
-    return;
-  }
-  memcpy(at, &bits, sizeof at);
-
-  W p = INSITU__OPS_HALVES(0, 0), q = INSITU__OPS_HALVES(1, 0), r = INSITU__OPS_HALVES(2, 0);
-  W s = INSITU__OPS_HALVES(3, 0), low = INSITU__OPS_ZIP("vunpcklps", p, q);
-  W next = INSITU__OPS_ZIP("vunpcklps", r, s), high = INSITU__OPS_ZIP("vunpckhps", p, q);
-  W last = INSITU__OPS_ZIP("vunpckhps", r, s);
-  row[0] = INSITU__OPS_ZIP("vunpcklpd", low, next);
-  row[1] = INSITU__OPS_ZIP("vunpckhpd", low, next);
-  row[2] = INSITU__OPS_ZIP("vunpcklpd", high, last);
-  row[3] = INSITU__OPS_ZIP("vunpckhpd", high, last);
-
-  p = INSITU__OPS_HALVES(0, 4), q = INSITU__OPS_HALVES(1, 4), r = INSITU__OPS_HALVES(2, 4);
-  s = INSITU__OPS_HALVES(3, 4), low = INSITU__OPS_ZIP("vunpcklps", p, q);
-  next = INSITU__OPS_ZIP("vunpcklps", r, s), high = INSITU__OPS_ZIP("vunpckhps", p, q);
-  last = INSITU__OPS_ZIP("vunpckhps", r, s);
-  row[4] = INSITU__OPS_ZIP("vunpcklpd", low, next);
-  row[5] = INSITU__OPS_ZIP("vunpckhpd", low, next);
-  row[6] = INSITU__OPS_ZIP("vunpcklpd", high, last);
-}
-
-INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_w_most32 insitu__ops_lookup_most32(
-    const uint32_t table[16], insitu__ops_w_most32 bits) {
-  insitu__ops_w_most32 entry, index = bits >> 19; /* of which 4 bits are looked at */
-  memcpy(&entry, table, sizeof entry);
-  __asm__("vpermd %1, %2, %0" : "=v"(bits) : "v"(entry), "v"(index));
-  return bits;
-}
-INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_exponent_most32(
-    insitu__ops_r_most32 x, insitu__ops_w_most32 power) {
-  (void)power;
-  __asm__("vgetexpps %1, %0" : "=v"(x) : "v"(x));
-  return x;
-}
-INSITU__OPS_AVX512 INSITU__OPS_INLINE bool insitu__ops_over_most32(
-    insitu__ops_w_most32 far, uint32_t limit) {
-  insitu__ops_w_most32 limits = (insitu__ops_w_most32){0} + limit;
+INSITU__OPS_AVX512 INSITU__OPS_INLINE bool insitu__ops_any_most32(insitu__ops_w_most32 w) {
+  insitu__ops_w_most32 first = (insitu__ops_w_most32){0} + 0x80000000u;
   bool any;
-  __asm__("vpcmpud $5, %2, %1, %%k1\n\tkortestw %%k1, %%k1"
+  __asm__("vptestmd %2, %1, %%k1\n\tkortestw %%k1, %%k1"
           : "=@ccnz"(any)
-          : "v"(far), "v"(limits)
+          : "v"(w), "v"(first)
           : "k1");
   return any;
 }
-INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_m_most32 insitu__ops_sound_most32(
-    insitu__ops_r_most32 v) {
-  const insitu__ops_r_most32 zero = {0};
-  insitu__ops_m_most32 is;
-  __asm__("vcmpps $0x1d, %2, %1, %0" : "=Yk"(is) : "v"(v), "v"(zero));
-  return is;
-}
-INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_w_most32 insitu__ops_reach_most32(
-    insitu__ops_m_most32 is, insitu__ops_w_most32 far, insitu__ops_w_most32 w) {
-  __asm__("vpmaxud %2, %0, %0%{%1%}" : "+v"(far) : "Yk"(is), "v"(w));
-  return far;
-}
-INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_less_most32(
-    insitu__ops_m_most32 is, insitu__ops_r_most32 a, insitu__ops_r_most32 b) {
-  insitu__ops_w_most32 less = (insitu__ops_w_most32){0} + 0x7fc00000u;
-  __asm__("vsubps %3, %2, %0%{%1%}" : "+v"(less) : "Yk"(is), "v"(a), "v"(b));
-  return (insitu__ops_r_most32)less;
-}
-INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_r_most32 insitu__ops_signs_most32(
-    insitu__ops_m_most32 is, insitu__ops_r_most32 r, insitu__ops_r_most32 x) {
-  insitu__ops_w_most32 sign = (insitu__ops_w_most32)x & 0x80000000u;
-  insitu__ops_w_most32 both = (insitu__ops_w_most32){0} + 0x7fc00000u;
-  __asm__("vpord %3, %2, %0%{%1%}" : "+v"(both) : "Yk"(is), "v"(r), "v"(sign));
-  return (insitu__ops_r_most32)both;
-}
-
-/* A look-up among 32 reads three registers, and so does a fused product and sum: a processor that
- * does a look-up among 16 beside one does not do that. */
-INSITU__OPS_AVX512 INSITU__OPS_INLINE insitu__ops_w_most32 insitu__ops_column_most32(
-    insitu__ops_w_most32 index, bool few, unsigned j) {
-  insitu__ops_w_most32 entry, more;
-  memcpy(&entry, few ? insitu__ops_few_columns[j] : insitu__ops_columns[j], sizeof entry);
-  memcpy(&more, insitu__ops_columns[j] + 16, sizeof more);
-  if (few) __asm__("vpermd %1, %2, %0" : "=v"(index) : "v"(entry), "v"(index));
-  else __asm__("vpermi2d %2, %1, %0" : "+v"(index) : "v"(entry), "v"(more));
-  return index;
-}
-INSITU__OPS_AVX512 INSITU__OPS_INLINE void insitu__ops_rows_most32(
-    insitu__ops_w_most32 bits, bool few, insitu__ops_w_most32 row[7]) {
-  bits = bits >> 23;
-  row[0] = insitu__ops_column_most32(bits, few, 0);
-  row[1] = insitu__ops_column_most32(bits, few, 1);
-  row[2] = insitu__ops_column_most32(bits, few, 2);
-  row[3] = insitu__ops_column_most32(bits, few, 3);
-  row[4] = insitu__ops_column_most32(bits, few, 4);
-  row[5] = insitu__ops_column_most32(bits, few, 5);
-  row[6] = insitu__ops_column_most32(bits, few, 6);
-}
 #endif
 
-#define INSITU__OPS_MASKS(N, TARGET)                                                               \
-  TARGET INSITU__OPS_INLINE insitu__ops_m_##N insitu__ops_sound_##N(insitu__ops_r_##N v) {         \
-    const insitu__ops_r_##N zero = {0};                                                            \
-    return INSITU__OPS_MASK(insitu__ops_w_##N, v >= zero);                                         \
-  }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_w_##N insitu__ops_reach_##N(                               \
-      insitu__ops_m_##N is, insitu__ops_w_##N far, insitu__ops_w_##N w) {                          \
-    w = w & is;                                                                                    \
-    is = INSITU__OPS_MASK(insitu__ops_w_##N, w > far);                                             \
-    return (w & is) | (far & ~is);                                                                 \
-  }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_less_##N(                                \
-      insitu__ops_m_##N is, insitu__ops_r_##N a, insitu__ops_r_##N b) {                            \
-    const insitu__ops_w_##N nan = (insitu__ops_w_##N){0} + 0x7fc00000u;                            \
-    return insitu__ops_pick_##N(is, a - b, insitu__ops_real_##N(nan));                             \
-  }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_signs_##N(                               \
-      insitu__ops_m_##N is, insitu__ops_r_##N r, insitu__ops_r_##N x) {                            \
-    const insitu__ops_w_##N nan = (insitu__ops_w_##N){0} + 0x7fc00000u;                            \
-    insitu__ops_w_##N sign = insitu__ops_bits_##N(x) & 0x80000000u;                                \
-    insitu__ops_r_##N both = insitu__ops_real_##N(insitu__ops_bits_##N(r) | sign);                 \
-    return insitu__ops_pick_##N(is, both, insitu__ops_real_##N(nan));                              \
-  }
-
-/* The functions on one kind of registers. k is the result of insitu__ops_exponent times `unit`.
+/* The functions on one kind of registers. An odd lane is one for which the rare way is needed: it
+ * is NaN, or so large that what comes between overflows, or a log1p of -1 or less.
  *
- * split   of v = 2^k m: *s = c 2^-k, and -log of it less; `more` is added to k
- * series  first + log(1 + r) - r
- * large   log(y), y at least 2^126
- * horner  asinh(y) of y from 0 to below 2^13
- * far     gathers words that tell whether a lane is far, that is, an asinh of 2^13 or more, a log1p
- *         of 2^126 or more, or of -1; returns which lanes shall not become NaN
- * ends    the function, also of lanes that are far
+ * split   of u = 2^k m: *s = 2^-k; returns -k 2^23
+ * series  k log(2) + log(1 + r)
+ * large   log(y) + (more - 8) log(2), y at least 2^62
+ * odd     words whose first bits tell which lanes are odd
+ * start   r and -k 2^23 of the function
+ * end     the function
+ * rare    the function, also of odd lanes; the others become the same bits
  */
-#define INSITU__OPS_LOGS_32(N, TARGET, unit, often)                                                \
+#define INSITU__OPS_LOGS_32(N, TARGET)                                                             \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_split_##N(                               \
-      insitu__ops_r_##N v, int more, insitu__ops_r_##N *s) {                                       \
-    insitu__ops_w_##N bits = insitu__ops_bits_##N(v), power = bits & 0x7f800000u;                  \
-    *s = insitu__ops_real_##N(insitu__ops_lookup_##N(insitu__ops_inverse, bits) - power);          \
-    insitu__ops_r_##N k = insitu__ops_exponent_##N(v, power);                                      \
-    if (more) k = k + (float)more / (float)unit;                                                   \
-    return insitu__ops_fma_##N(k, (insitu__ops_r_##N){0} - 0x1.62e43p-1f * (float)unit,            \
-        insitu__ops_real_##N(insitu__ops_lookup_##N(insitu__ops_inverse_log, bits)));              \
+      insitu__ops_r_##N u, insitu__ops_r_##N *s) {                                                 \
+    insitu__ops_w_##N power = (0x7f3fffffu - insitu__ops_bits_##N(u)) & 0xff800000u;               \
+    *s = insitu__ops_real_##N(power);                                                              \
+    power = power - 0x3f800000u;                                                                   \
+    return INSITU__OPS_CONVERT((insitu__ops_i_##N)power, insitu__ops_r_##N);                       \
   }                                                                                                \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_series_##N(                              \
-      insitu__ops_r_##N r, insitu__ops_r_##N first) {                                              \
+      insitu__ops_r_##N r, insitu__ops_r_##N minus_k) {                                            \
     const insitu__ops_r_##N zero = {0};                                                            \
     insitu__ops_r_##N square = r * r;                                                              \
-    insitu__ops_r_##N low = insitu__ops_fma_##N(r, zero + 0x1.55554cp-2f, zero - 0x1.ffffc8p-2f);  \
-    insitu__ops_r_##N high = insitu__ops_fma_##N(r, zero + 0x1.9a7a42p-3f, zero - 0x1.00da76p-2f); \
-    return insitu__ops_fma_##N(square, insitu__ops_fma_##N(square, high, low), first);             \
+    insitu__ops_r_##N q = insitu__ops_fma_##N(r, zero - 0x1.8eecfep-5f, zero + 0x1.bf9074p-4f);    \
+    q = insitu__ops_fma_##N(                                                                       \
+        square, q, insitu__ops_fma_##N(r, zero - 0x1.10c108p-3f, zero + 0x1.281c52p-3f));          \
+    q = insitu__ops_fma_##N(                                                                       \
+        square, q, insitu__ops_fma_##N(r, zero - 0x1.5495d6p-3f, zero + 0x1.9964d6p-3f));          \
+    q = insitu__ops_fma_##N(                                                                       \
+        square, q, insitu__ops_fma_##N(r, zero - 0x1.00017p-2f, zero + 0x1.5555b8p-2f));           \
+    q = insitu__ops_fma_##N(r, q, zero - 0x1.fffffep-2f);                                          \
+    return insitu__ops_fma_##N(minus_k, zero - 0x1.62e43p-24f, insitu__ops_fma_##N(square, q, r)); \
   }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_large_##N(insitu__ops_r_##N y) {         \
-    insitu__ops_r_##N v = y * 0x1p-8f, s, minus_log = insitu__ops_split_##N(v, 8, &s);             \
-    insitu__ops_r_##N r = insitu__ops_fms_##N(v, s, (insitu__ops_r_##N){0} + 1);                   \
-    return insitu__ops_series_##N(r, r) - minus_log;                                               \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_large_##N(                               \
+      insitu__ops_r_##N y, float more) {                                                           \
+    insitu__ops_r_##N v = y * 0x1p-8f, s, minus_k = insitu__ops_split_##N(v, &s);                  \
+    return insitu__ops_series_##N(v * s - 1, minus_k - more * 0x1p23f);                            \
   }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_m_##N insitu__ops_log1p_far_##N(                           \
-      insitu__ops_r_##N x, insitu__ops_w_##N *far) {                                               \
-    insitu__ops_m_##N is = insitu__ops_sound_##N(x + 1);                                           \
-    *far = insitu__ops_reach_##N(is, *far, insitu__ops_bits_##N(x + 1) - 1);                       \
-    return is;                                                                                     \
+  TARGET INSITU__OPS_INLINE insitu__ops_w_##N insitu__ops_log1p_odd_##N(insitu__ops_r_##N x) {     \
+    insitu__ops_w_##N bits = insitu__ops_bits_##N(x + 1);                                          \
+    return (bits - 0x33800000u) | (0x7ebfffffu - bits); /* from 2^-24 to below 3/4 2^127 */        \
   }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_##N(                               \
-      insitu__ops_r_##N x, bool few, insitu__ops_m_##N is) {                                       \
-    (void)few;                                                                                     \
-    insitu__ops_r_##N u = x + 1, s, minus_log = insitu__ops_split_##N(u, 0, &s);                   \
-    insitu__ops_r_##N r = insitu__ops_fms_##N(x, s, 1 - s);                                        \
-    return insitu__ops_less_##N(is, insitu__ops_series_##N(r, r), minus_log);                      \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_start_##N(                         \
+      insitu__ops_r_##N x, insitu__ops_r_##N *minus_k) {                                           \
+    insitu__ops_r_##N s;                                                                           \
+    *minus_k = insitu__ops_split_##N(x + 1, &s);                                                   \
+    return x * s - (1 - s);                                                                        \
   }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_ends_##N(                          \
-      insitu__ops_r_##N x, insitu__ops_m_##N is, insitu__ops_w_##N far) {                          \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_end_##N(                           \
+      insitu__ops_r_##N x, insitu__ops_r_##N r, insitu__ops_r_##N minus_k) {                       \
+    (void)x;                                                                                       \
+    return insitu__ops_series_##N(r, minus_k);                                                     \
+  }                                                                                                \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_log1p_rare_##N(insitu__ops_r_##N x) {    \
     typedef insitu__ops_w_##N W;                                                                   \
-    (void)far;                                                                                     \
     const insitu__ops_r_##N zero = {0}, u = x + 1;                                                 \
     const insitu__ops_r_##N infinite = insitu__ops_real_##N((W){0} + 0x7f800000u);                 \
-    insitu__ops_r_##N r = insitu__ops_log1p_##N(x, false, is);                                     \
-    r = insitu__ops_pick_##N(                                                                      \
-        INSITU__OPS_MASK(W, u >= zero + 0x1p126f), insitu__ops_large_##N(u), r);                   \
+    const insitu__ops_r_##N nan = insitu__ops_real_##N((W){0} + 0x7fc00000u);                      \
+    insitu__ops_r_##N minus_k, r = insitu__ops_log1p_start_##N(x, &minus_k);                       \
+    r = insitu__ops_series_##N(r, minus_k);                                                        \
+    W is_large = INSITU__OPS_MASK(W, u >= zero + 0x1.8p126f);                                      \
+    if (__builtin_expect(insitu__ops_any_##N(is_large), false))                                    \
+      r = insitu__ops_pick_##N(is_large, insitu__ops_large_##N(u, 8), r);                          \
     r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, u == infinite), u, r);                            \
-    return insitu__ops_pick_##N(INSITU__OPS_MASK(W, u == zero), -infinite, r);                     \
+    r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, u == zero), -infinite, r);                        \
+    return insitu__ops_pick_##N(INSITU__OPS_MASK(W, u >= zero), r, nan);                           \
   }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_m_##N insitu__ops_asinh_far_##N(                           \
-      insitu__ops_r_##N x, insitu__ops_w_##N *far) {                                               \
-    insitu__ops_w_##N size = insitu__ops_bits_##N(x) & 0x7fffffffu;                                \
-    insitu__ops_m_##N is = insitu__ops_sound_##N(insitu__ops_real_##N(size));                      \
-    *far = insitu__ops_reach_##N(is, *far, size);                                                  \
-    return is;                                                                                     \
+  TARGET INSITU__OPS_INLINE insitu__ops_w_##N insitu__ops_asinh_odd_##N(insitu__ops_r_##N x) {     \
+    return 0x5e800000u - (insitu__ops_bits_##N(x) & 0x7fffffffu); /* up to 2^62 */                 \
   }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_horner_##N(                              \
-      insitu__ops_r_##N y, bool few) {                                                             \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_start_##N(                         \
+      insitu__ops_r_##N x, insitu__ops_r_##N *minus_k) {                                           \
     typedef insitu__ops_r_##N R;                                                                   \
-    insitu__ops_w_##N row[7];                                                                      \
-    R v = insitu__ops_fma_##N(y, y, (R){0} + 0x1p-6f);                                             \
-    insitu__ops_rows_##N(insitu__ops_bits_##N(v), few, row);                                       \
-    R t = y - insitu__ops_real_##N(row[0]), p = insitu__ops_real_##N(row[6]);                      \
-    p = insitu__ops_fma_##N(t, p, insitu__ops_real_##N(row[5]));                                   \
-    p = insitu__ops_fma_##N(t, p, insitu__ops_real_##N(row[4]));                                   \
-    p = insitu__ops_fma_##N(t, p, insitu__ops_real_##N(row[3]));                                   \
-    p = insitu__ops_fma_##N(t, p, insitu__ops_real_##N(row[2]));                                   \
-    return insitu__ops_fma_##N(t, p, insitu__ops_real_##N(row[1]));                                \
+    R y = insitu__ops_real_##N(insitu__ops_bits_##N(x) & 0x7fffffffu), z = y * y, s;               \
+    INSITU__OPS_ROUND(z);                                                                          \
+    R w = insitu__ops_root_##N(z + 1), u = y + w;                                                  \
+    *minus_k = insitu__ops_split_##N(u, &s);                                                       \
+    R e = z - insitu__ops_fma_##N(w, w, (R){0} - 1);                                               \
+    R c = insitu__ops_real_##N(0x7e800000u - insitu__ops_bits_##N(w));                             \
+    return (u * s - 1) + s * insitu__ops_fma_##N(e, c, y - (u - w));                               \
   }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_##N(                               \
-      insitu__ops_r_##N x, bool few, insitu__ops_m_##N is) {                                       \
-    insitu__ops_w_##N size = insitu__ops_bits_##N(x) & 0x7fffffffu;                                \
-    insitu__ops_r_##N y = insitu__ops_real_##N(size);                                              \
-    return insitu__ops_signs_##N(is, insitu__ops_horner_##N(y, few), x);                           \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_end_##N(                           \
+      insitu__ops_r_##N x, insitu__ops_r_##N r, insitu__ops_r_##N minus_k) {                       \
+    insitu__ops_w_##N bits = insitu__ops_bits_##N(insitu__ops_series_##N(r, minus_k));             \
+    return insitu__ops_real_##N(bits | (insitu__ops_bits_##N(x) & 0x80000000u));                   \
   }                                                                                                \
-  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_ends_##N(                          \
-      insitu__ops_r_##N x, insitu__ops_m_##N is, insitu__ops_w_##N far) {                          \
+  TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_asinh_rare_##N(insitu__ops_r_##N x) {    \
     typedef insitu__ops_w_##N W;                                                                   \
-    const insitu__ops_r_##N log_2 = (insitu__ops_r_##N){0} + 0x1.62e43p-1f * (float)unit;          \
-    const W least = (W){0} + 0x45800000u;                                                          \
-    W size = insitu__ops_bits_##N(x) & 0x7fffffffu;                                                \
-    W power = insitu__ops_reach_##N(is, least, size & 0x7f800000u) - least;                        \
-    insitu__ops_r_##N r = insitu__ops_horner_##N(insitu__ops_real_##N(size - power), false);       \
-    power = power + 0x3f800000u; /* the bits of 2^k */                                             \
-    insitu__ops_r_##N k = insitu__ops_exponent_##N(insitu__ops_real_##N(power), power);            \
-    r = insitu__ops_fma_##N(k, log_2, r);                                                          \
-    if (__builtin_expect(insitu__ops_over_##N(far, 0x7f800000u), false))                           \
-      r = insitu__ops_pick_##N(                                                                    \
-          INSITU__OPS_MASK(W, size == 0x7f800000u), insitu__ops_real_##N(size), r);                \
-    return insitu__ops_signs_##N(is, r, x);                                                        \
+    const insitu__ops_r_##N infinite = insitu__ops_real_##N((W){0} + 0x7f800000u);                 \
+    const insitu__ops_r_##N nan = insitu__ops_real_##N((W){0} + 0x7fc00000u);                      \
+    W sign = insitu__ops_bits_##N(x) & 0x80000000u;                                                \
+    insitu__ops_r_##N y = insitu__ops_real_##N(insitu__ops_bits_##N(x) ^ sign), minus_k;           \
+    insitu__ops_r_##N r = insitu__ops_asinh_start_##N(x, &minus_k);                                \
+    r = insitu__ops_series_##N(r, minus_k);                                                        \
+    W is_large = INSITU__OPS_MASK(W, y > (insitu__ops_r_##N){0} + 0x1p62f);                        \
+    if (__builtin_expect(insitu__ops_any_##N(is_large), false))                                    \
+      r = insitu__ops_pick_##N(is_large, insitu__ops_large_##N(y, 9), r);                          \
+    r = insitu__ops_pick_##N(INSITU__OPS_MASK(W, y == infinite), y, r);                            \
+    r = insitu__ops_real_##N(insitu__ops_bits_##N(r) | sign);                                      \
+    return insitu__ops_pick_##N(insitu__ops_nan_##N(x), nan, r);                                   \
   }                                                                                                \
-  INSITU__OPS_PAIRS(N, TARGET, log1p, 0x7e7fffffu, false)                                          \
-  INSITU__OPS_PAIRS(N, TARGET, asinh, 0x46000000u, often)
+  INSITU__OPS_PAIRS(N, TARGET, log1p)                                                              \
+  INSITU__OPS_PAIRS(N, TARGET, asinh)
 
-/* The function of two registers of elements. OVER is what happens where one of the elements is far;
- * `often` tells whether that is likely. Returns true: both are done. OVER may return false. */
-#define INSITU__OPS_PAIR(N, TARGET, op, name, few, limit, often, OVER)                             \
-  TARGET INSITU__OPS_INLINE bool insitu__ops_##name##_pair_##N(                                    \
+/* The kernel of a function, two registers at a time: a processor does the steps of one while those
+ * of the other wait. Elements that do not fill two are done in a place that does. */
+#define INSITU__OPS_PAIRS(N, TARGET, op)                                                           \
+  TARGET INSITU__OPS_INLINE void insitu__ops_##op##_pair_##N(                                      \
       const unsigned char *from, unsigned char *to, bool past_caches) {                            \
-    insitu__ops_r_##N x, y, log_x, log_y;                                                          \
-    insitu__ops_w_##N far = {0};                                                                   \
+    insitu__ops_r_##N x, y, k_x, k_y;                                                              \
     insitu__ops_ahead(from, past_caches);                                                          \
     memcpy(&x, from, sizeof x);                                                                    \
     memcpy(&y, from + sizeof x, sizeof y);                                                         \
-    insitu__ops_m_##N is_x = insitu__ops_##op##_far_##N(x, &far);                                  \
-    insitu__ops_m_##N is_y = insitu__ops_##op##_far_##N(y, &far);                                  \
-    if (__builtin_expect(insitu__ops_over_##N(far, limit), often)) {                               \
-      OVER;                                                                                        \
+    insitu__ops_w_##N odd = insitu__ops_##op##_odd_##N(x) | insitu__ops_##op##_odd_##N(y);         \
+    if (__builtin_expect(insitu__ops_any_##N(odd), false)) {                                       \
+      x = insitu__ops_##op##_rare_##N(x);                                                          \
+      y = insitu__ops_##op##_rare_##N(y);                                                          \
     } else {                                                                                       \
-      log_x = insitu__ops_##op##_##N(x, few, is_x);                                                \
-      log_y = insitu__ops_##op##_##N(y, few, is_y);                                                \
+      insitu__ops_r_##N r_x = insitu__ops_##op##_start_##N(x, &k_x);                               \
+      insitu__ops_r_##N r_y = insitu__ops_##op##_start_##N(y, &k_y);                               \
+      x = insitu__ops_##op##_end_##N(x, r_x, k_x);                                                 \
+      y = insitu__ops_##op##_end_##N(y, r_y, k_y);                                                 \
     }                                                                                              \
-    insitu__ops_put_##N(to, log_x, past_caches);                                                   \
-    insitu__ops_put_##N(to + sizeof x, log_y, past_caches);                                        \
-    return true;                                                                                   \
-  }
-
-/* The kernel of a function, two registers at a time. Elements that do not fill two are done in a
- * place that does. */
-#define INSITU__OPS_PAIRS(N, TARGET, op, limit, often)                                             \
-  INSITU__OPS_PAIR(                                                                                \
-      N, TARGET, op, op, false, limit, often, log_x = insitu__ops_##op##_ends_##N(x, is_x, far);   \
-      log_y = insitu__ops_##op##_ends_##N(y, is_y, far))                                           \
+    insitu__ops_put_##N(to, x, past_caches);                                                       \
+    insitu__ops_put_##N(to + sizeof x, y, past_caches);                                            \
+  }                                                                                                \
   TARGET static void insitu__ops_##op##_run_##N(INSITU__OPS_PARAMETERS) {                          \
     unsigned char rest[2 * sizeof(insitu__ops_r_##N)] = {0};                                       \
     uint64_t bytes = n * sizeof(float), left = bytes % sizeof rest, pairs = bytes - left;          \
@@ -33612,7 +33295,6 @@ INSITU__OPS_PUT(base64, , "movntpd", "x")
 INSITU__OPS_PUT_CACHED(base32)
 INSITU__OPS_PUT_CACHED(base64)
 #endif
-INSITU__OPS_MASKS(base32, )
 #ifdef INSITU__OPS_HAS_WIDE
 INSITU__OPS_REGISTERS(wide32, INSITU__OPS_AVX2)
 INSITU__OPS_REGISTERS(wide64, INSITU__OPS_AVX2)
@@ -33628,31 +33310,15 @@ INSITU__OPS_PUT(most32, INSITU__OPS_AVX512, "vmovntps", "v")
 INSITU__OPS_PUT(most64, INSITU__OPS_AVX512, "vmovntpd", "v")
 #endif
 
-/* asinh by three loops, whose results are the same bits. The first has the fewest rows, and ends
- * before an |x| of 31.9 or more. The second ends before an |x| of 2^13 or more. The last one does
- * the rest. */
-#define INSITU__OPS_FEW_FIRST(N, TARGET)                                                           \
-  INSITU__OPS_PAIR(N, TARGET, asinh, asinh_few, true, 0x41ff3333u, false, return false)            \
-  INSITU__OPS_PAIR(N, TARGET, asinh, asinh_all, false, 0x46000000u, false, return false)           \
-  TARGET static void insitu__ops_asinh_run_few_##N(INSITU__OPS_PARAMETERS) {                       \
-    uint64_t bytes = n * sizeof(float), pair = 2 * sizeof(insitu__ops_r_##N), i = 0;               \
-    while (i + pair <= bytes && insitu__ops_asinh_few_pair_##N(from + i, to + i, past_caches))     \
-      i += pair;                                                                                   \
-    while (i + pair <= bytes && insitu__ops_asinh_all_pair_##N(from + i, to + i, past_caches))     \
-      i += pair;                                                                                   \
-    if (i < bytes)                                                                                 \
-      insitu__ops_asinh_run_##N(from + i, to + i, a, b, each, n - i / sizeof(float), past_caches); \
-  }
-
-/* The kernels of a precision: those of N, but log1p is that of `log`, and asinh of `inverse`. */
-#define INSITU__OPS_TABLE(name, N, log, inverse)                                                   \
+/* The kernels of a precision: those of N, but log1p and asinh are those of `log`. */
+#define INSITU__OPS_TABLE(name, N, log)                                                            \
   static insitu__ops_run *const insitu__ops_runs_##name[INSITU__OPS_KINDS] = {                     \
       [INSITU_OP_NORM] = insitu__ops_norm_run_##N,                                                 \
       [INSITU_OP_SCALE] = insitu__ops_scale_run_##N,                                               \
       [INSITU_OP_SHIFT] = insitu__ops_shift_run_##N,                                               \
       [INSITU_OP_CLIP] = insitu__ops_clip_run_##N,                                                 \
       [INSITU_OP_LOG1P] = insitu__ops_log1p_run_##log,                                             \
-      [INSITU_OP_ASINH] = insitu__ops_asinh_run_##inverse,                                         \
+      [INSITU_OP_ASINH] = insitu__ops_asinh_run_##log,                                             \
       [INSITU_OP_FILL] = insitu__ops_fill_run_##N,                                                 \
       [INSITU_OP_REPLACE] = insitu__ops_replace_run_##N,                                           \
       [INSITU__OPS_DIVIDE] = insitu__ops_divide_run_##N};
@@ -33695,7 +33361,7 @@ INSITU__OPS_PUT(most64, INSITU__OPS_AVX512, "vmovntpd", "v")
         from + most, to + most, a, b, each, n - most / sizeof(real), past_caches);                 \
   }
 #define INSITU__OPS_IF(N, is, yes, no) insitu__ops_pick_##N(INSITU__OPS_MASK(W, is), yes, no)
-#define INSITU__OPS_KERNELS(N, TARGET, real, qnan, inverse)                                        \
+#define INSITU__OPS_KERNELS(N, TARGET, real, qnan)                                                 \
   INSITU__OPS_LOOP(N, TARGET, real, qnan, norm, (v - p) / q)                                       \
   INSITU__OPS_LOOP(N, TARGET, real, qnan, divide, v / p)                                           \
   INSITU__OPS_LOOP(N, TARGET, real, qnan, scale, v *p)                                             \
@@ -33704,21 +33370,20 @@ INSITU__OPS_PUT(most64, INSITU__OPS_AVX512, "vmovntpd", "v")
   INSITU__OPS_LOOP(                                                                                \
       N, TARGET, real, qnan, fill, insitu__ops_pick_##N(insitu__ops_nan_##N(v), p, v))             \
   INSITU__OPS_LOOP(N, TARGET, real, qnan, replace, INSITU__OPS_IF(N, v == p, q, v))                \
-  INSITU__OPS_TABLE(N, N, N, inverse)
+  INSITU__OPS_TABLE(N, N, N)
 #define INSITU__OPS_64(N, TARGET)                                                                  \
   INSITU__OPS_LOGS_64(N, TARGET)                                                                   \
   INSITU__OPS_LOOP(                                                                                \
       N, TARGET, double, UINT64_C(0x7ff8000000000000), log1p, insitu__ops_log1p_##N(v))            \
   INSITU__OPS_LOOP(                                                                                \
       N, TARGET, double, UINT64_C(0x7ff8000000000000), asinh, insitu__ops_asinh_##N(v))            \
-  INSITU__OPS_KERNELS(N, TARGET, double, UINT64_C(0x7ff8000000000000), N)
-INSITU__OPS_LOGS_32(base32, , 0x1p-23f, false)
-INSITU__OPS_KERNELS(base32, , float, 0x7fc00000u, base32)
+  INSITU__OPS_KERNELS(N, TARGET, double, UINT64_C(0x7ff8000000000000))
+INSITU__OPS_LOGS_32(base32, )
+INSITU__OPS_KERNELS(base32, , float, 0x7fc00000u)
 INSITU__OPS_64(base64, )
 #ifdef INSITU__OPS_HAS_WIDE
-INSITU__OPS_LOGS_32(wide32, INSITU__OPS_AVX2, 0x1p-23f, true)
-INSITU__OPS_FEW_FIRST(wide32, INSITU__OPS_AVX2)
-INSITU__OPS_KERNELS(wide32, INSITU__OPS_AVX2, float, 0x7fc00000u, few_wide32)
+INSITU__OPS_LOGS_32(wide32, INSITU__OPS_AVX2)
+INSITU__OPS_KERNELS(wide32, INSITU__OPS_AVX2, float, 0x7fc00000u)
 INSITU__OPS_64(wide64, INSITU__OPS_AVX2)
 #endif
 
@@ -33728,10 +33393,9 @@ INSITU__OPS_64(wide64, INSITU__OPS_AVX2)
 INSITU__OPS_LOGS_64(most64, INSITU__OPS_AVX512)
 INSITU__OPS_LOOP_MOST(most64, INSITU__OPS_AVX512, double, 0x7ff8000000000000u, log1p, wide64)
 INSITU__OPS_LOOP_MOST(most64, INSITU__OPS_AVX512, double, 0x7ff8000000000000u, asinh, wide64)
-INSITU__OPS_LOGS_32(most32, INSITU__OPS_AVX512, 1, true)
-INSITU__OPS_FEW_FIRST(most32, INSITU__OPS_AVX512)
-INSITU__OPS_TABLE(most32, wide32, most32, few_most32)
-INSITU__OPS_TABLE(most64, wide64, most64, most64)
+INSITU__OPS_LOGS_32(most32, INSITU__OPS_AVX512)
+INSITU__OPS_TABLE(most32, wide32, most32)
+INSITU__OPS_TABLE(most64, wide64, most64)
 #endif
 
 /* The kernels of a precision for this machine. */
