@@ -37,7 +37,7 @@ static void units(void **state) {
   (void)state;
   uint64_t reached = 0, fewer = 0, rounds = 0;
   static struct place at[MOST_ROWS];
-  for (int most = support_rounds(400), round = 0; round < most; round++) {
+  for (int most = support_slow() ? 20 : 400, round = 0; round < most; round++) {
     uint64_t n = 1 + support_below(40), rows = 1 + support_below(9),
              lane_rows = 1 + support_below(5);
     uint64_t lanes = 1 + support_below(6), world = lanes % 2 ? 1 : 1 + support_below(2);

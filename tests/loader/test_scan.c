@@ -1057,7 +1057,8 @@ static void coded_and_hurt(void **state) {
   snprintf(left_file, sizeof left_file, "%s/coded/c/0/0/0", left_root);
   left_name = "coded";
   for (int codec = 0; codec < CODECS; codec++)
-    for (int hurt = 0; hurt < HURTS; hurt++)
+    for (int hurt = 0; hurt < HURTS; hurt++) {
+      if (support_slow() && (codec + hurt) % 3) continue;
       for (int fill = 0; fill < (hurt == CUT_SHORT || hurt == TURN ? 2 : 1); fill++) {
         uint64_t x = (codec + hurt) % 4 == 1 && codec < PLAIN ? 147456 : 20000;
         struct coded c = {.codec = codec, .shape = {5, 4, x}, .chunk = {4, 4, x}, .block = 1 << 16};
@@ -1081,6 +1082,7 @@ static void coded_and_hurt(void **state) {
         assert_int_equal(status != INSITU_OK, !harmless && !fill);
         unlink(path);
       }
+    }
 }
 /* Any geometry: the same bytes whoever decodes. */
 static void coded_as_read(void **state) {
@@ -1090,7 +1092,7 @@ static void coded_as_read(void **state) {
   insitu_error err;
   snprintf(ref, sizeof ref, "%s", support_path("any.read.json"));
   snprintf(path, sizeof path, "%s", support_path("any.json"));
-  for (int i = 0; i < 35; i++) {
+  for (int i = 1; i < 36; i += support_slow() ? 2 : 1) {
     struct coded c = {.codec = i % CODECS, .wide = support_below(3) == 0};
     bool narrow = i % 5 == 4; /* many short strips for each index of x */
     uint64_t y = narrow ? 3000 : 1 + support_below(5),

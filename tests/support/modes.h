@@ -46,9 +46,25 @@ static inline int any_mode(void) {
   while (!mode_usable(m)) m++;
   return m;
 }
+/* Whether a loop over modes, one of this process's first, second ..., goes through a mode: all in a
+ * plain run. Where code runs slowly, a loop has one mode with threads and one inline, on different
+ * backends, and the next loop has the other two. TEST_ALL_MODES in the environment: all. */
+static inline bool mode_in_loop(int m, int loop) {
+  bool first = m == URING || m == INLINE_EPOLL;
+
+  if (!mode_usable(m)) return false;
+  if (!support_slow() || getenv("TEST_ALL_MODES")) return true;
+  for (int other = 0; other < MODES; other++)
+    if (!mode_usable(other)) return true;
+  return first == (loop % 2 == 0);
+}
+static inline int mode_loops(void) {
+  static int loops;
+  return loops++;
+}
 #define EACH_MODE(m)                                                                               \
-  for (int m = 0; m < MODES; m++)                                                                  \
-    if (mode_usable(m))
+  for (int m = 0, m##_loop = mode_loops(); m < MODES; m++)                                         \
+    if (mode_in_loop(m, m##_loop))
 
 /* Of a test that goes through many cases in each mode: all modes in a plain run; where code runs
  * slowly, one mode a case, the next case the next mode. */
@@ -56,7 +72,8 @@ static inline bool mode_has_turn(int m, int turn) {
   int usable = 0, before = 0;
   if (!mode_usable(m)) return false;
   if (!support_slow()) return true;
-  EACH_MODE (other) usable++, before += other < m;
+  for (int other = 0; other < MODES; other++)
+    if (mode_usable(other)) usable++, before += other < m;
   return before == turn % usable;
 }
 #define EACH_MODE_BY_TURNS(m, turn)                                                                \

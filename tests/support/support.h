@@ -48,13 +48,14 @@ static inline void support_shuffle(int *list, int n) {
 #else
 #define SUPPORT_SANITIZED 0
 #endif
-/* Whether code runs many times as slowly as in a plain run: under Valgrind or a sanitizer. */
+/* Whether code runs many times as slowly as in a plain run: under Valgrind, a sanitizer or an
+ * emulator. */
 static inline bool support_slow(void) {
-  return SUPPORT_SANITIZED || getenv("TEST_VALGRIND");
+  return SUPPORT_SANITIZED || getenv("TEST_VALGRIND") || getenv("TEST_EMULATED");
 }
 /* How many of the N rounds of a plain run a test makes here. At least one. */
 static inline int support_rounds(int n) {
-  int part = SUPPORT_SANITIZED ? 4 : 1;
+  int part = support_slow() ? 4 : 1;
   if (getenv("TEST_VALGRIND")) part = 10;
   return n > part ? n / part : 1;
 }
