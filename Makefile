@@ -80,9 +80,8 @@ VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_
   test_time test_tune test_moments test_opmath test_opmath_scalar, $(TESTS))
 # What .ci/run gives to Valgrind of these: parsers, codecs, coroutines, and a program for each way of a loader. All are for who has
 # touched more.
-VG_SLICE = test_kept test_codec test_coro test_filter test_grib test_grids test_http test_icechunk test_json \
-  test_kerchunk test_list test_loader test_map test_ops test_part test_reactor test_ring test_select \
-  test_strings test_text test_zarr
+VG_SLICE = test_kept test_codec test_coro test_filter test_grids test_http test_icechunk test_json test_kerchunk test_list \
+  test_loader test_map test_ops test_part test_reactor test_ring test_select test_strings test_zarr
 HEADERS  = insitubatch.h examples/08_extension_codecs.c $(wildcard tests/*/*.h tests/cudasim/*)
 # Programs are built side by side: their names tell nothing of the folder that they come from.
 vpath %.c tests/fuzz tests/interop tests/stores $(sort $(dir $(wildcard tests/*/test_*.c)))
