@@ -3192,7 +3192,7 @@ static void insitu__mem_past_caches_end(void) {
  * on). Linux copies by it then. On others it copies word by word, and each line of the destination
  * is fetched only to be overwritten: a copy past the caches beats that. */
 static bool insitu__mem_kernel_copies_well(void) {
-#ifdef INSITU__MEM_KERNEL_COPIES_WELL
+#ifdef INSITU__MEM_KERNEL_COPIES_WELL /* tests say so for any processor */
   return INSITU__MEM_KERNEL_COPIES_WELL;
 #elif defined(__x86_64__)
   unsigned a, b, c, d;

@@ -8,11 +8,9 @@
 #include "insitubatch.h"
 #include "support.h"
 
-enum {
-  ROW = 2400,
-  ROWS = 30,
-  CHUNK = 8
-}; /* bytes: three rows are a piece; the last chunk is cut */
+/* A row has ROW bytes, so that three rows are a piece. ROWS is no multiple of CHUNK: the last chunk
+ * is cut. */
+enum { ROW = 2400, ROWS = 30, CHUNK = 8 };
 static const struct support_array plain = {.name = "x",
     .ndim = 2,
     .shape = {ROWS, ROW / 4},

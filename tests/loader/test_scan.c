@@ -1058,6 +1058,7 @@ static void coded_and_hurt(void **state) {
   left_name = "coded";
   for (int codec = 0; codec < CODECS; codec++)
     for (int hurt = 0; hurt < HURTS; hurt++) {
+      /* a third of the pairs: each codec and each hurt is in some of them */
       if (support_slow() && (codec + hurt) % 3) continue;
       for (int fill = 0; fill < (hurt == CUT_SHORT || hurt == TURN ? 2 : 1); fill++) {
         uint64_t x = (codec + hurt) % 4 == 1 && codec < PLAIN ? 147456 : 20000;

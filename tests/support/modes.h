@@ -46,9 +46,10 @@ static inline int any_mode(void) {
   while (!mode_usable(m)) m++;
   return m;
 }
-/* Whether a loop over modes, one of this process's first, second ..., goes through a mode: all in a
- * plain run. Where code runs slowly, a loop has one mode with threads and one inline, on different
- * backends, and the next loop has the other two. TEST_ALL_MODES in the environment: all. */
+/* Whether a loop over modes takes mode m. loop: how many such loops began before it in this
+ * process. In a plain run a loop takes all modes. Where code runs slowly, it takes one mode with
+ * threads and one inline mode, on different backends, and the next loop takes the other two. With
+ * TEST_ALL_MODES in the environment each loop takes all. */
 static inline bool mode_in_loop(int m, int loop) {
   bool first = m == URING || m == INLINE_EPOLL;
 

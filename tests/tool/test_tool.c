@@ -431,7 +431,7 @@ static void test_info_suggests_what_opens(void **state) {
       {"400,1,30000,30000", "1,1,500,500", 3, true}};
   for (size_t k = 0; k < sizeof archives / sizeof *archives; k++) {
     char name[32], root[512], key[700], text[400];
-    if (support_slow() && archives[k].variables == 30) continue;
+    if (support_slow() && archives[k].variables == 30) continue; /* takes most of the time */
     snprintf(name, sizeof name, "large%d", (int)k);
     snprintf(root, sizeof root, "%s", support_path(name));
     snprintf(key, sizeof key, "%s/.zgroup", root);
