@@ -50732,6 +50732,17 @@ static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bo
       dates, use, valid);
 }
 
+/* Whether a chunk may have been given up, because its iterator stops or its loader was cancelled:
+ * that is no damage of the archive. Any error of a server may come from that. A local chunk can only
+ * have waited for what another chunk was to read, such as the index of their shard: see
+ * insitu__store_vain. An error of the system has its number, and is damage. */
+static bool insitu__tile_given_up(const struct insitu__loader_tile *t, insitu_status status) {
+  bool stops = t->iter->sched.stopping || insitu__fetch_cancelled(t->loader);
+  if (!stops) return false;
+  if (insitu__store_is_remote(&t->array->zarr.source->store)) return true;
+  return status == INSITU_E_IO && !t->error.sys_errno;
+}
+
 /* Decides what a missing or damaged chunk is: filled and counted, or an error. */
 static insitu_status insitu__tile_hole_await(
     struct insitu__loader_tile *t, insitu_status status, const char *key) {
@@ -50748,9 +50759,7 @@ static insitu_status insitu__tile_hole_await(
     if (!fill) status = insitu__tile_absent_await(t, nan);
   }
 
-  if (!absent && insitu__store_is_remote(&t->array->zarr.source->store) &&
-      (t->iter->sched.stopping || insitu__fetch_cancelled(ld)))
-    fill = false; /* the request may just have been given up: that is no damage of the archive */
+  if (!absent && insitu__tile_given_up(t, status)) fill = false;
   if (!fill) return status;
   if (absent) insitu__loader_add(&ld->count.absent_chunks, 1);
   else insitu__fetch_bad(ld, t->array->zarr.path, key, &t->error);

@@ -1577,6 +1577,32 @@ static void test_damage_stays(void **state) {
       }
 }
 
+/* Chunks that wait for the index of their shard when an iterator moves or is closed are not damaged:
+ * none is counted, and none is listed. */
+static void test_given_up_is_no_damage(void **state) {
+  (void)state;
+  const char *root = support_path("given_up");
+  support_make(root, &sharded);
+  EACH_MODE (m)
+    for (int closes = 0; closes < 2; closes++) {
+      insitu_loader_desc d = all_at_once(root, m, 4);
+      d.on_bad_chunk = INSITU_FILL;
+      insitu_loader *ld = open_or_fail(&d);
+      insitu_iter *it = NULL;
+      for (uint64_t epoch = 0; epoch < 20; epoch++) {
+        insitu_batch *b = NULL;
+        if (!it) it = iter_or_fail(ld, INSITU_ALL);
+        if (insitu_iter_next(it, 0, &b, NULL) == INSITU_OK) insitu_batch_release(&b);
+        if (closes) insitu_iter_close(&it);
+        else assert_int_equal(insitu_iter_set_epoch(it, epoch + 1, NULL), INSITU_OK);
+      }
+      assert_int_equal(stats_of(ld).bad_chunks, 0);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+    }
+  support_remove(root);
+}
+
 static atomic_int named; /* lines that name the cause and an inner chunk */
 static void count_named(void *user, int32_t level, const char *line) {
   (void)user, (void)level;
@@ -1927,6 +1953,7 @@ int main(void) {
     cmocka_unit_test(test_partial_rows),
     cmocka_unit_test(test_sharing),
     cmocka_unit_test(test_damage_stays),
+    cmocka_unit_test(test_given_up_is_no_damage),
     cmocka_unit_test(test_shard_changes),
     cmocka_unit_test(test_nested_damaged),
     cmocka_unit_test(test_fill),
