@@ -50733,8 +50733,8 @@ static insitu_status insitu__tile_absent_await(struct insitu__loader_tile *t, bo
 }
 
 /* Whether a chunk may have been given up, because its iterator stops or its loader was cancelled:
- * that is no damage of the archive. Any error of a server may come from that. A local chunk can only
- * have waited for what another chunk was to read, such as the index of their shard: see
+ * that is no damage of the archive. Any error of a server may come from that. A local chunk can
+ * only have waited for what another chunk was to read, such as the index of their shard: see
  * insitu__store_vain. An error of the system has its number, and is damage. */
 static bool insitu__tile_given_up(const struct insitu__loader_tile *t, insitu_status status) {
   bool stops = t->iter->sched.stopping || insitu__fetch_cancelled(t->loader);

@@ -1577,8 +1577,8 @@ static void test_damage_stays(void **state) {
       }
 }
 
-/* Chunks that wait for the index of their shard when an iterator moves or is closed are not damaged:
- * none is counted, and none is listed. */
+/* Chunks that wait for the index of their shard when an iterator moves or is closed are not
+ * damaged: none is counted. */
 static void test_given_up_is_no_damage(void **state) {
   (void)state;
   const char *root = support_path("given_up");
