@@ -281,7 +281,8 @@ if check "README's program without a release" $gcc -O0 -Ifirst -o held first/hel
   if (cd first && ../held) >out 2>log; then bad "README's program without a release: exit status 0"; fi
   if grep -q INSITU_BUSY log; then ok; else bad "README's program does not tell of INSITU_BUSY"; fi
 fi
-linked "the manual's program" manual.c "-Wall -Wextra -Werror"
+# clang looks for indentation that misleads: gcc takes ten times as long to parse with that check
+linked "the manual's program" manual.c "-Wall -Wextra -Wno-misleading-indentation -Werror"
 linked "the first example" hello.c ""
 
 # aarch64: the headers of the libraries are the same on every machine; -c has the assembler read what the compiler does not.
