@@ -816,17 +816,24 @@ static const char *change_space(struct setup *s) {
     if (!s->space->patches) return NULL;
     s->desc.patches = ++s->space->patches;
     return "the number of patches";
-  case 1:
+  case 1: {
+    struct space before = *s->space;
+    bool moves = false;
     s->space->halo++;
-    bool inside = false; /* where all patches may hang over the edges, a halo moves none of them */
+    /* Patches that may hang over the edges stay where they are, and so may those on a stride: the
+     * order is then the same, and so are the states. */
     for (int j = 0; j < s->space->n; j++) {
-      if (s->space->axis[j].patch && !axis_begins_count(s->space, &s->space->axis[j])) return NULL;
-      inside = inside || (s->space->axis[j].patch && !s->space->axis[j].hangs);
+      const struct axis *of = &s->space->axis[j];
+      if (!of->patch) continue;
+      if (!axis_begins_count(s->space, of)) return NULL;
+      for (int64_t at = -of->below; at < (int64_t)of->n; at++)
+        moves = moves || axis_begins(&before, of, at) != axis_begins(s->space, of, at);
     }
-    if (!inside || lists_no_patch(s->space)) return NULL; /* open refuses such a list */
+    if (!moves || lists_no_patch(s->space)) return NULL; /* open refuses such a list */
     s->variable[0].halo = s->view[0].v.halo = (uint64_t)s->space->halo;
     if (s->view[0].v.into) return NULL; /* its shape must be that of others */
     return "the longest halo";
+  }
   case 2:
     if (a->patch || k == s->space->along) return NULL;
     s->axes[k].stride = ++a->stride;
