@@ -823,11 +823,11 @@ static const char *change_space(struct setup *s) {
     /* Patches that may hang over the edges stay where they are, and so may those on a stride: the
      * order is then the same, and so are the states. */
     for (int j = 0; j < s->space->n; j++) {
-      const struct axis *of = &s->space->axis[j];
-      if (!of->patch) continue;
-      if (!axis_begins_count(s->space, of)) return NULL;
-      for (int64_t at = -of->below; at < (int64_t)of->n; at++)
-        moves = moves || axis_begins(&before, of, at) != axis_begins(s->space, of, at);
+      const struct axis *other = &s->space->axis[j];
+      if (!other->patch) continue;
+      if (!axis_begins_count(s->space, other)) return NULL;
+      for (int64_t at = -other->below; at < (int64_t)other->n; at++)
+        moves = moves || axis_begins(&before, other, at) != axis_begins(s->space, other, at);
     }
     if (!moves || lists_no_patch(s->space)) return NULL; /* open refuses such a list */
     s->variable[0].halo = s->view[0].v.halo = (uint64_t)s->space->halo;
