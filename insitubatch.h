@@ -834,8 +834,7 @@
  *   rounded from float32 at the end. INSITU_AS_STORED means what it means with decode; of integers
  *   and bool no output is made. log1p is right to 1.1 units in the last place, asinh to 1.6
  *   (measured on all float32, and on a dense set of float64). Results are the same bits on every
- *   machine, where the implementation is compiled without -ffast-math; every NaN is the same quiet
- *   one, and NaN stays NaN in all but FILL.
+ *   machine; every NaN is the same quiet one, and NaN stays NaN in all but FILL.
  *
  *   Missing is an element that is NaN, and where FILL or mask asks for it, one that equals
  *   _FillValue or missing_value, as with decode; that one is NaN until FILL. An absent chunk's fill
@@ -1163,7 +1162,9 @@
  *
  *   What it compiles with: gcc 11 and clang 14 or later; glibc and musl; liburing 2.1 and libcurl
  *   7.76 or later (an #error names an older one). Over a liburing before 2.3 a wait with a time
- *   limit is two system calls instead of one.
+ *   limit is two system calls instead of one. The file that implements is compiled without
+ *   -ffast-math, -Ofast and their parts (an #error says so, but for parts of it with clang): give
+ *   it -fno-fast-math behind them. All other files of a program may have them.
  *
  *   INSITU_IMPLEMENTATION   bring the implementation, in one file of the program
  *   INSITU_STATIC           make every function static; several files may then each hold a copy
@@ -2610,6 +2611,14 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "insitubatch.h: little-endian processors only"
+#endif
+
+/* Such a compiler takes no value for NaN: absent chunks whose fill value is NaN would be shown as
+ * data, and no error. gcc has the macros of the parts of -ffast-math since 12, clang has not. */
+#if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__) ||           \
+    defined(__ASSOCIATIVE_MATH__) || defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__)
+#error                                                                                             \
+    "insitubatch.h: -ffast-math and -Ofast lose NaN; give -fno-fast-math behind them to this file"
 #endif
 
 /* The system's. */
@@ -32783,7 +32792,7 @@ static insitu_status insitu__map_by_rate(struct insitu__map *m, uint64_t anchors
  * rounded once to the nearest, ties to even, and integer operations. A NaN that comes out is the
  * quiet one with no sign and no payload. INSITU__OPS_ROUND keeps compilers from making one rounding
  * of a product and a sum; a b + c that shall be fused is in assembly. x86-64 without FMA emulates
- * it. -ffast-math is excluded: a compiler may then take no value for NaN.
+ * it. -ffast-math is refused: see >>platform.
  *
  * The logarithm of float32. u = 2^k m, m in [3/4, 3/2), s = 2^-k:
  *

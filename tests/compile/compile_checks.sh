@@ -199,6 +199,15 @@ for c in $compilers; do
     bad "$c: compiles without _GNU_SOURCE"
   elif grep -q 'error.*_GNU_SOURCE' log; then ok; else bad "$c: the error without _GNU_SOURCE does not name it"; fi
 
+  # Flags that lose NaN are refused where the file implements, and there alone.
+  for fast in -ffast-math -Ofast -ffinite-math-only; do
+    if $c $gnu $fast -I"$include" -E implement.c >none.i 2>log; then
+      bad "$c: implements with $fast"
+    elif grep -q 'error.*-fno-fast-math' log; then ok; else bad "$c: the error with $fast does not say what to do"; fi
+    check "$c: implements with $fast -fno-fast-math" $c $gnu $fast -fno-fast-math -I"$include" -E implement.c -o none.i
+    check "$c: declares with $fast" $c $gnu $fast -I"$include" -c declare.c -o none.o
+  done
+
   # The declarations bring in nothing but what the compiler and libc have.
   $c -std=c11 -I"$include" -M declare.c 2>&1 | tr ' ' '\n' |
     grep -E 'uring|zstd|lz4|zlib|deflate|bzlib|snappy|openssl|curl|pthread\.h|cuda' >log
