@@ -31142,8 +31142,8 @@ static insitu_status insitu__group_find_root_await(struct insitu__group *g, insi
 
   bool failed = status < 0 || kind == INSITU__GROUP_NOTHING;
   if (failed && refused.status && refused.status != INSITU_E_UNSUPPORTED) {
-    /* refused with 404: the bucket itself does not exist */
-    if (refused.http_status == 404) refused.status = INSITU_E_NOTFOUND;
+    /* refused with 404: the bucket itself does not exist; but for a 404 that broke off */
+    if (refused.http_status == 404 && !refused.retryable) refused.status = INSITU_E_NOTFOUND;
     insitu__error_copy(err, &refused);
     return refused.status;
   }
