@@ -31706,7 +31706,8 @@ static insitu_status insitu__source_open_await(struct insitu__source *x,
   if (!status && !caches && desc->offline)
     status = insitu__error_set(err, INSITU_E_ARG,
         "store '%.400s': offline reads from cache_dir alone, which has nothing of this archive: of "
-        "local ones it is used with cache_decoded; set that, or leave offline out",
+        "local ones it is used with cache_decoded, unless they are virtual; set that, or leave "
+        "offline out",
         x->store.url);
   return status ? status : insitu__group_open_await(&x->group, &x->store, err);
 }
@@ -44257,12 +44258,17 @@ static void insitu__loader_peak(atomic_uint_least64_t *peak, uint64_t now) {
     continue;
 }
 
-/* Whether cache_dir keeps decoded chunks of the array: not where keys of chunks are no names of
- * objects, as in virtual archives and Icechunk repositories. */
-static bool insitu__loader_keeps(const insitu_loader *ld, const struct insitu__geometry_array *a) {
+/* Whether keys of chunks are names of objects: not in virtual archives and Icechunk repositories,
+ * whose chunks cache_dir keeps as they are stored. */
+static bool insitu__loader_names_objects(const insitu_loader *ld) {
   const struct insitu__store *s = &ld->source.store;
-  return ld->config.cache_decoded && ld->source.disk.reactor && a->zarr.form && !s->pool &&
-         !insitu__icechunk_of(s) &&
+  return !s->pool && !insitu__icechunk_of(s);
+}
+
+/* Whether cache_dir keeps decoded chunks of the array. */
+static bool insitu__loader_keeps(const insitu_loader *ld, const struct insitu__geometry_array *a) {
+  return ld->config.cache_decoded && ld->source.disk.reactor && a->zarr.form &&
+         insitu__loader_names_objects(ld) &&
          insitu__disk_keeps(&ld->source.disk, insitu__disk_chunk_charge(a->chunk_bytes));
 }
 
@@ -48748,6 +48754,7 @@ static insitu_status insitu__config_footprint_decoded(
 static uint64_t insitu__config_disk_entries(const insitu_loader *ld) {
   const struct insitu__geometry *g = &ld->geometry;
   uint64_t n = 0, bytes = 0, least = INSITU__DISK_BLOCK;
+  bool decoded = ld->config.cache_decoded && insitu__loader_names_objects(ld);
 
   if (!ld->source.disk.reactor || ld->source.disk.read_only) return 0;
   for (uint64_t i = 0; i < g->n_arrays; i++) {
@@ -48756,7 +48763,7 @@ static uint64_t insitu__config_disk_entries(const insitu_loader *ld) {
     if (!insitu__base_mul(a->chunks, a->n_fields, &chunks)) return 0;
     if (!insitu__base_mul(chunks, charge, &all)) all = UINT64_MAX;
     n = insitu__codec_add_saturating(n, chunks);
-    if (!ld->config.cache_decoded) continue;
+    if (!decoded) continue;
     bytes = insitu__codec_add_saturating(bytes, all);
     least = insitu__base_min(i ? least : UINT64_MAX, insitu__disk_charge(a->chunk_bytes));
   }
@@ -48767,12 +48774,13 @@ static uint64_t insitu__config_disk_entries(const insitu_loader *ld) {
   return n <= INSITU__LOADER_DISK_ENTRIES && fits ? n : 0;
 }
 
-/* With cache_decoded: refuses a cache that keeps no chunk of any array. */
+/* With cache_decoded: refuses a cache that is too small for the chunks of all arrays. */
 static insitu_status insitu__config_keeps(const insitu_loader *ld, insitu_error *err) {
   const struct insitu__geometry *g = &ld->geometry;
   uint64_t least = UINT64_MAX;
 
   if (!ld->config.cache_decoded || !insitu__config_caches(ld) || !g->n_arrays) return INSITU_OK;
+  if (!insitu__loader_names_objects(ld)) return INSITU_OK; /* see insitu__config_notes_keeps */
   for (uint64_t i = 0; i < g->n_arrays; i++) {
     const struct insitu__geometry_array *a = &g->arrays[i];
     if (insitu__loader_keeps(ld, a)) return INSITU_OK;
@@ -48955,7 +48963,7 @@ static void insitu__config_notes_keeps(
   for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
     const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
     if (insitu__loader_keeps(ld, a)) continue;
-    if (ld->source.store.pool)
+    if (!insitu__loader_names_objects(ld))
       snprintf(note, sizeof note,
           "cache_dir keeps chunks as they are stored: they lie in other files or objects");
     else if (!a->zarr.form)

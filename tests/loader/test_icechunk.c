@@ -785,13 +785,38 @@ static void requests(void **state) {
   }
 }
 
+/* cache_decoded: chunks of a repository are kept as they are stored, and a note says so. */
+static void cached(void **state) {
+  (void)state;
+  struct server *s = server_start(&(struct server_options){.folder = repositories[0]});
+  static char url[64], json[1 << 20];
+  snprintf(url, sizeof url, "http://127.0.0.1:%d", s->port);
+  insitu_loader_desc d = batches_of(url);
+  d.options = &(insitu_option){"environment", "false"};
+  d.n_options = 1;
+  d.cache_dir = support_path("cache");
+  d.cache_decoded = 1;
+  for (int run = 0; run < 2; run++) {
+    insitu_stats stats;
+    insitu_loader *ld = open_or_fail(&d);
+    assert_int_equal(check_epochs(ld, SECOND), 48);
+    assert_true(insitu_loader_describe(ld, json, sizeof json) < sizeof json);
+    assert_non_null(strstr(json, "keeps chunks as they are stored: they lie in other files"));
+    assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+    if (run) assert_true(stats.disk_hits >= 12);
+    insitu_loader_close(&ld);
+  }
+  server_stop(&s);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(versions), cmocka_unit_test(batches),
       cmocka_unit_test(eviction), cmocka_unit_test(told), cmocka_unit_test(states),
       cmocka_unit_test(refusals), cmocka_unit_test(hostile), cmocka_unit_test(damaged),
       cmocka_unit_test(missing), cmocka_unit_test(virtual_chunks),
       cmocka_unit_test(virtual_missing), cmocka_unit_test(no_memory), cmocka_unit_test(over_http),
-      cmocka_unit_test(overlapping), cmocka_unit_test(stalled), cmocka_unit_test(requests)};
+      cmocka_unit_test(overlapping), cmocka_unit_test(stalled), cmocka_unit_test(requests),
+      cmocka_unit_test(cached)};
   cmocka_set_test_filter(getenv("TEST_FILTER"));
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -926,12 +926,14 @@ static void test_cache(void **state) {
   make("cached", &kinds[2], 2);
   snprintf(elsewhere, sizeof elsewhere, "%s", server_url(other, "cached/packs"));
   refs_json(file_of("cached", "refs.json"), elsewhere, 1, 0);
-  for (int far = 0; far < 2; far++) {
+  for (int way = 0; way < 3; way++) {
+    bool far = way > 0, decoded = way == 2; /* which changes nothing: such chunks are kept stored */
     insitu_loader_desc d = desc_of(
         far ? server_url(server, "cached/refs.json") : file_of("cached", "refs.json"), any_mode());
     d.virtual_prefixes = prefix;
     d.n_virtual_prefixes = 1;
-    d.cache_dir = file_of("cached", far ? "far" : "near");
+    d.cache_dir = file_of("cached", decoded ? "decoded" : far ? "far" : "near");
+    d.cache_decoded = decoded;
     d.options = options;
     d.n_options = 1;
     insitu_stats stats = read_all(&d, &kinds[2]);
