@@ -33566,10 +33566,12 @@ static insitu_status insitu__ops_append(
   struct insitu__ops_step step = {
       .kind = kind, .at = INSITU__ARRAY_LEN(ops->number), .n = op->n ? op->n : 1};
   bool ok = INSITU__ARRAY_PUSH(ops->step, step);
+  bool two = insitu__ops_kinds[op->kind].b; /* else b may be anything, and tells nothing apart */
 
   for (int list = 0; list < 2; list++)
     for (uint64_t i = 0; ok && i < step.n; i++) {
       double a = op->as ? op->as[i] : op->a, b = op->bs ? op->bs[i] : op->b;
+      if (!two) b = 0;
       a = insitu__ops_rounded(ops, a);
       b = insitu__ops_rounded(ops, b);
       const char *wrong = insitu__ops_wrong(ops, op->kind, a, b);
@@ -34942,8 +34944,7 @@ static void insitu__geometry_channel_name(struct insitu__text_buffer *b,
   insitu__text_buffer_bytes(b, "", 1);
 }
 
-/* Writes the names of outputs and of their channels into one block, so that an iterator can copy
- * it. */
+/* Writes the names of outputs and of their channels into one block, which an iterator can copy. */
 static insitu_status insitu__geometry_names(
     struct insitu__geometry *g, const insitu_loader_desc *desc, insitu_error *err) {
   struct insitu__text_buffer b = {0};
@@ -35406,8 +35407,9 @@ static insitu_status insitu__geometry_check_ops(
     const insitu_variable *other = &desc->variables[k];
     const char *name = other->into ? other->into : insitu__geometry_label(other);
     owned = owned || insitu__geometry_is_mask_of(v, other);
-    if (!v->mask || !name || insitu__geometry_is_mask_of(other, v)) continue;
-    bool together = v->into && other->into && !strcmp(v->into, other->into);
+    bool both = v->into && other->into, channel = both && insitu__ops_is_mask(other); /* of it */
+    if (!v->mask || !name || channel || insitu__geometry_is_mask_of(other, v)) continue;
+    bool together = both && !strcmp(v->into, other->into);
     taken = taken || !strcmp(name, v->mask) || !*v->mask;
     taken = taken || (k < i && other->mask && !together && !strcmp(other->mask, v->mask));
   }

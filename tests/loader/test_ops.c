@@ -365,6 +365,33 @@ static void test_absent_and_channels(void **state) {
   insitu_loader_close(&ld);
 }
 
+/* Channels of one output share a mask, of different offsets and arrays, too. */
+static void test_shared_mask(void **state) {
+  (void)state;
+  const char *root = support_path("shared");
+  struct support_array x = plain(2, INSITU_F32), y = plain(2, INSITU_F32);
+  y.name = "y";
+  support_make(root, &x);
+  support_make(root, &y);
+  insitu_variable v[] = {{.label = "a", .path = "x", .into = "all", .mask = "gone"},
+      {.label = "b", .path = "x", .offset = 1, .into = "all", .mask = "gone"},
+      {.label = "c", .path = "y", .into = "all", .mask = "gone"}};
+  insitu_loader_desc d = {
+      .api = INSITU_API, .url = root, .variables = v, .n_variables = 3, .batch_size = 4};
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it = NULL;
+  insitu_batch *batch = first_batch(ld, &it);
+  assert_int_equal(batch->n_arrays, 2);
+  assert_string_equal(batch->arrays[1].name, "gone");
+  assert_int_equal(batch->arrays[1].shape[1], 3);
+  assert_string_equal(batch->arrays[1].channels[0], "gone a");
+  assert_string_equal(batch->arrays[1].channels[1], "gone b");
+  assert_string_equal(batch->arrays[1].channels[2], "gone c");
+  insitu_batch_release(&batch);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+}
+
 /* Where a list makes the fill value NaN at one index, an absent chunk is an error by default. That
  * is known of a variable once, when the loader opens, and not asked where all chunks are filled. */
 static void test_absent_by_index(void **state) {
@@ -609,8 +636,9 @@ static void test_described(void **state) {
   for (int i = 0; i < 3; i++) {
     static const double four[] = {1, 2, 3, 4};
     insitu_op ops[] = {{.kind = INSITU_OP_CLIP, .a = -INFINITY, .b = i == 1 ? 3 : 4},
-        {.kind = INSITU_OP_NORM, .dim = "y", .as = four, .bs = four, .n = 4}};
-    insitu_variable v = {.label = "x", .ops = ops, .n_ops = 2, .mask = "m"};
+        {.kind = INSITU_OP_NORM, .dim = "y", .as = four, .bs = four, .n = 4},
+        {.kind = INSITU_OP_SHIFT, .a = 1, .b = i}}; /* which has no b */
+    insitu_variable v = {.label = "x", .ops = ops, .n_ops = 3, .mask = "m"};
     insitu_loader_desc d = {.api = INSITU_API,
         .url = root,
         .variables = &v,
@@ -637,8 +665,9 @@ static void test_described(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_batches),
       cmocka_unit_test(test_fixed_and_patches), cmocka_unit_test(test_absent_and_channels),
-      cmocka_unit_test(test_absent_by_index), cmocka_unit_test(test_order),
-      cmocka_unit_test(test_refused), cmocka_unit_test(test_refused_masks),
-      cmocka_unit_test(test_no_memory), cmocka_unit_test(test_described)};
+      cmocka_unit_test(test_shared_mask), cmocka_unit_test(test_absent_by_index),
+      cmocka_unit_test(test_order), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_refused_masks), cmocka_unit_test(test_no_memory),
+      cmocka_unit_test(test_described)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
