@@ -826,24 +826,25 @@
  *         {.label = "tp", .ops = precipitation, .n_ops = 3, .mask = "tp_missing"},
  *         {.label = "t", .select = "level=500,850", .ops = levels, .n_ops = 1}};
  *
- *   They compute in float64 where the output is INSITU_F64, else in float32. The element is
- *   rounded to that, and so are the operations' numbers; each + - * / rounds once, to the nearest,
- *   ties to even. Where FILL or mask looks for missing values of the array, 64-bit integers are
- *   rounded to float64 first; for operations in float32 they are so rounded twice. NORM is a
- *   difference and a quotient, LOG1P and ASINH a quotient and the function. Outputs of 16 bits are
- *   rounded from float32 at the end. INSITU_AS_STORED means what it means with decode; of integers
- *   and bool no output is made. log1p is right to 1.1 units in the last place, asinh to 1.6
- *   (measured on all float32, and on a dense set of float64). Results are the same bits on every
- *   machine; every NaN is the same quiet one, and NaN stays NaN in all but FILL.
+ *   They compute in float64 where the output is INSITU_F64, else in float32. The element is rounded
+ *   to that, and so are the operations' numbers; each + - * / rounds once, to the nearest, ties to
+ *   even. Where FILL or mask looks for missing values, and the array has some, 64-bit integers are
+ *   rounded to float64 first; for operations in float32 so twice. NORM is a difference and a
+ *   quotient, LOG1P and ASINH a quotient and the function. Outputs of 16 bits are rounded from
+ *   float32 at the end. INSITU_AS_STORED means what it means with decode, and of bool float32;
+ *   outputs are floats alone. log1p is right to 1.1 units in the last place, asinh to 1.6 (measured
+ *   on all float32, and on a dense set of float64). Results are the same bits on every machine;
+ *   every NaN is the same quiet one, and NaN stays NaN in all but FILL.
  *
- *   Missing is an element that is NaN, and where FILL or mask asks for it, one that equals
- *   _FillValue or missing_value, as with decode; that one is NaN until FILL. An absent chunk's fill
- *   value goes through the operations, and so does what hangs over the edge of an array: where FILL
- *   leaves no NaN, an absent chunk stops no epoch. `mask` names a further output, which tells what
- *   was missing: NaN, missing by the attributes, or equal to the value of an INSITU_OP_REPLACE that
- *   stands before all other operations, also where that makes it a number. A damaged chunk that
- *   on_bad_chunk fills is missing only where its fill value is. Outputs of masks come behind all
- *   others. Variables with one `into` may share a mask: its channels are called after it and them.
+ *   Missing is an element that is NaN, and where FILL or mask asks for it, one that decode would
+ *   take for missing; that one is NaN until FILL. A mask changes nothing in its variable. An absent
+ *   chunk's fill value goes through the operations, and so does what hangs over the edge of an
+ *   array: where FILL leaves no NaN, an absent chunk stops no epoch. `mask` names a further output,
+ *   which tells what was missing: NaN, missing by the attributes, or equal to the value of an
+ *   INSITU_OP_REPLACE that stands before all other operations, also where that makes it a number. A
+ *   damaged chunk that on_bad_chunk fills is missing only where its fill value is. Outputs of masks
+ *   come behind those of all variables. Variables with one `into` may share a mask: its channels
+ *   are called after it and them.
  *
  *   Operations and masks decide neither the order nor the state. insitu_loader_describe has both,
  *   and a fingerprint that differs where numbers do.
@@ -1549,7 +1550,8 @@ typedef struct insitu_op {
   /* Instead of a, and of b where the operation has one (b of REPLACE may serve all): n numbers, one
    * for each element that the variable shows of the axis `dim`, in the order in which it shows
    * them. dim: its name or, of an axis without a name, its number. All operations of a variable
-   * name the same axis, which is no sample axis and has no patch. */
+   * name the same axis, which is no sample axis and has no patch; of fixed variables and
+   * insitu_read any. */
   const char *dim;
   const double *as, *bs;
   uint64_t n;
@@ -1991,7 +1993,7 @@ struct insitu_batch {
   uint64_t epoch, index; /* index within the epoch; the same on every rank */
   uint64_t rows;         /* batch_size, or fewer (even 0) in the last batch of a sequential epoch */
   uint64_t n_arrays;
-  /* in the order in which desc.variables name them first; then desc.outputs */
+  /* in the order in which desc.variables name them first; then masks; then desc.outputs */
   const insitu_array *arrays;
   /* (rows): the index of each sample on the sample axis; of several, on the first of desc.axes */
   const int64_t *sample_indices;
@@ -2272,13 +2274,13 @@ typedef struct insitu_shape {
 } insitu_shape;
 
 /* Reads a whole array of the archive, or what is selected of it, now: coordinates, orography,
- * masks. Of variable count path (or label), slices and select (here on any axis), dtype and decode,
- * which convert as in batches; offset and steps must be zero. dst NULL: only tells the shape, which
- * may be NULL otherwise. Chunks are read and decoded side by side, in memory that is taken from
- * memory_budget meanwhile; a chunk that holds several pieces of a selection is read for each. An
- * absent chunk is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk
- * applies. Works beside open iterators and with plan_only. [one thread at a time; with inline_io or
- * plan_only the one that opened] */
+ * masks. Of variable count path (or label), slices and select (here on any axis), dtype, decode and
+ * ops, which convert as in batches; offset and steps must be zero, mask NULL. dst NULL: only tells
+ * the shape, which may be NULL otherwise. Chunks are read and decoded side by side, in memory that
+ * is taken from memory_budget meanwhile; a chunk that holds several pieces of a selection is read
+ * for each. An absent chunk is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE;
+ * on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread at a time; with
+ * inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable,
     void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err);
 
