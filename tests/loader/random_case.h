@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_VIEWS = 4, MAX_WORLD = 4 };
+enum { MAX_WORLD = 4 };
 enum place { PLACE_FOLDER, PLACE_MEMORY, PLACE_ZIP, PLACE_HTTP, PLACE_HTTP_ZIP };
 enum split_kind { SPLIT_DEFAULT, SPLIT_FRACTIONS, SPLIT_RANGES, SPLIT_DATES, SPLIT_MANIFEST };
 
@@ -17,10 +17,12 @@ struct setup {
   struct space *space;
   uint64_t samples; /* along the axis of the split */
   enum place place;
-  struct view view[MAX_VIEWS];
-  insitu_variable variable[MAX_VIEWS];
-  int n_views, n_outputs;  /* without the fixed one */
+  struct view view[MAX_VIEWS]; /* of the variables, then of their masks */
+  insitu_variable variable[MAX_VARIABLES];
+  /* Without what is fixed. Arrays of masks come behind all others. */
+  int n_variables, n_views, n_unmasked, n_outputs;
   struct view fixed;       /* the last variable, any box of an array; its `array` is NULL: none */
+  struct view fixed_mask;  /* `array` NULL: it has none */
   insitu_loader_desc desc; /* without rank */
   insitu_axis axes[MAX_AXES];
   insitu_option option[1];
@@ -409,13 +411,39 @@ static inline void draw_dtype(struct view *v) {
   }
 }
 
+/* The views of masks, and where all of them are in a batch. */
+static inline void place_masks(struct setup *s) {
+  s->n_unmasked = place_views(s->view, s->n_variables);
+  s->n_views = s->n_variables;
+  for (int i = 0; i < s->n_variables; i++)
+    if (s->view[i].v.mask) s->view[s->n_views++] = mask_view(&s->view[i]);
+  s->n_outputs = place_views(s->view, s->n_views);
+}
+
+/* Of variables whose selections are drawn: their operations, and masks. Channels of one output may
+ * share theirs. */
+static inline void draw_numbers(struct setup *s) {
+  bool shared = chance(60);
+
+  for (int i = 0; i < s->n_variables; i++) {
+    struct view *v = &s->view[i];
+
+    draw_ops(v, false);
+    if (v->v.mask && v->v.into && shared) v->v.mask = "mx";
+    s->variable[i].ops = v->v.ops;
+    s->variable[i].n_ops = v->v.n_ops;
+    s->variable[i].mask = v->v.mask;
+  }
+  place_masks(s);
+}
+
 static inline void draw_views(struct setup *s) {
   struct archive *ar = &s->archive;
   int64_t reach = chance(50) ? 0 : chance(70) ? 3 : 12;
 
-  s->n_views = ar->n_arrays + (int)draw((uint64_t)(MAX_VIEWS - ar->n_arrays) + 1);
-  if (chance(30)) s->n_views = 1;
-  for (int i = 0; i < s->n_views; i++) {
+  s->n_variables = ar->n_arrays + (int)draw((uint64_t)(MAX_VARIABLES - ar->n_arrays) + 1);
+  if (chance(30)) s->n_variables = 1;
+  for (int i = 0; i < s->n_variables; i++) {
     struct view *v = &s->view[i];
     const struct array *a = v->array =
         &ar->array[i < ar->n_arrays ? i : (int)draw((uint64_t)ar->n_arrays)];
@@ -438,16 +466,17 @@ static inline void draw_views(struct setup *s) {
       for (uint64_t k = 0; k < v->v.n_steps; k++) v->step[k] = reach ? draw_from(-reach, reach) : 0;
     }
     draw_selection(ar, v);
+    draw_computing(v, own_text("m%d", i));
     bool odd = a->type->kind == KIND_COMPLEX ? chance(2) : chance(40);
     if (a->packed ? chance(60) : chance(2)) v->v.decode = INSITU_CF;
     if (odd) draw_dtype(v);
     s->variable[i] = v->v;
   }
   s->space->halo = 0;
-  for (int i = 0; i < s->n_views; i++)
+  for (int i = 0; i < s->n_variables; i++)
     if ((int64_t)s->view[i].v.halo > s->space->halo) s->space->halo = (int64_t)s->view[i].v.halo;
-  draw_into(ar, s->view, s->n_views, s->variable);
-  s->n_outputs = place_views(s->view, s->n_views);
+  draw_into(ar, s->view, s->n_variables, s->variable);
+  draw_numbers(s);
   for (int i = 0; i < s->n_views; i++) {
     insitu_status refusal = view_refusal(&s->view[i]);
 
@@ -456,7 +485,7 @@ static inline void draw_views(struct setup *s) {
     s->why = "a conversion that there is not";
   }
   s->desc.variables = s->variable;
-  s->desc.n_variables = (uint64_t)s->n_views;
+  s->desc.n_variables = (uint64_t)s->n_variables;
 }
 
 /* Sometimes a fixed variable besides; none where an absent chunk of it is an error of open. */
@@ -470,12 +499,16 @@ static inline void draw_fixed(struct setup *s) {
   v->space = s->space;
   v->v = (insitu_variable){.label = "fixed", .path = a->path, .fixed = 1};
   draw_box(v);
+  draw_computing(v, "fixed_mask");
+  draw_ops(v, true);
   if (a->packed && chance(60)) v->v.decode = INSITU_CF;
   if (a->type->kind != KIND_COMPLEX && chance(40)) draw_dtype(v);
   struct chunk_set chunks = chunk_set(a);
   chunk_set_add(&chunks, v, NULL, 0, 1, &absent);
   bool raises = absent && s->desc.on_absent_chunk == INSITU_RAISE;
-  if (raises || view_refusal(v)) v->array = NULL;
+  if (v->v.mask) s->fixed_mask = mask_view(v);
+  if (raises || view_refusal(v) || (v->v.mask && view_refusal(&s->fixed_mask)))
+    v->array = s->fixed_mask.array = NULL;
 }
 
 #endif

@@ -225,7 +225,7 @@ static inline uint64_t ask_reference(const struct setup *s) {
   const char *path = own_text("%s/reference.json", s->folder);
   char *text = own(4096);
 
-  for (int i = 0; i < s->n_views; i++) {
+  for (int i = 0; i < s->n_variables; i++) {
     v[i].label = own_text("v%d", i);
     v[i].path = s->view[i].array->path;
     v[i].map = s->variable[i].map;
@@ -422,16 +422,18 @@ static inline void refuse_selection(struct setup *s, insitu_variable *v, const s
     break;
   case 6:
     if (v->into) return; /* its dtype may be that of others */
-    int other = (int)draw((uint64_t)s->n_views);
+    int other = (int)draw((uint64_t)s->n_variables);
     if (s->variable[other].into) return; /* its label names no output */
     v->into = s->variable[other].label;
     if (v->into == v->label) v->into = "";
     refuse(s, INSITU_E_ARG, "into is empty, or the label of another variable");
     break;
   default:
-    if (s->n_views < 2 || s->view[0].array->type != s->view[1].array->type) return;
+    if (s->n_variables < 2 || s->view[0].array->type != s->view[1].array->type) return;
     for (int i = 0; i < 2; i++) {
       s->variable[i].dtype = s->variable[i].decode = 0;
+      s->variable[i].n_ops = 0;
+      s->variable[i].mask = NULL;
       s->variable[i].into = "y";
       s->variable[i].steps = s->view[i].step;
       s->variable[i].n_steps = 1 + (uint64_t)i;
@@ -459,11 +461,11 @@ static inline void refuse_list(struct setup *s) {
 /* Something that insitu_loader_open must refuse. */
 static inline void draw_refusal(struct setup *s) {
   insitu_loader_desc *d = &s->desc;
-  insitu_variable *v = &s->variable[draw((uint64_t)s->n_views)];
+  insitu_variable *v = &s->variable[draw((uint64_t)s->n_variables)];
   const struct array *a = NULL;
   insitu_slice *slice = own(2 * sizeof *slice);
 
-  for (int i = 0; i < s->n_views; i++)
+  for (int i = 0; i < s->n_variables; i++)
     if (v == &s->variable[i]) a = s->view[i].array;
   if (chance(40)) {
     refuse_selection(s, v, a);
@@ -565,7 +567,7 @@ static inline void draw_refusal(struct setup *s) {
     refuse(s, INSITU_E_API, "another version of the interface");
     break;
   case 12:
-    if (s->n_views < 2) return;
+    if (s->n_variables < 2) return;
     s->variable[1].label = s->variable[0].label;
     refuse(s, INSITU_E_ARG, "two variables of one label");
     break;
@@ -638,7 +640,7 @@ static inline void tell_case(FILE *f, const struct setup *s) {
       places[s->place], d->url, (int)s->archive.n_objects, s->archive.consolidated ? "" : "not ",
       (int)s->samples);
   for (int i = 0; i < archive_arrays(&s->archive); i++) tell_array(f, &s->archive.array[i]);
-  for (int i = 0; i < s->n_views; i++) {
+  for (int i = 0; i < s->n_variables; i++) {
     const insitu_variable *v = &s->variable[i];
 
     fprintf(f, "  variable '%s' of '%s': offset %d, steps [", v->label, s->view[i].array->path,
@@ -653,6 +655,7 @@ static inline void tell_case(FILE *f, const struct setup *s) {
     if (v->map) fprintf(f, ", map %d", v->map);
     if (v->rate) fprintf(f, ", rate %d", (int)v->rate);
     if (v->halo) fprintf(f, ", halo %d", (int)v->halo);
+    tell_ops(f, v);
     fprintf(f, "\n");
   }
   for (int k = 0; s->space->listed && k < s->space->n; k++) {

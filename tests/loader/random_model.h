@@ -5,6 +5,9 @@
 #define TESTS_RANDOM_MODEL_H
 #include "sixteen.h"
 
+/* Variables of a case, and with the outputs that tell what they miss. */
+enum { MAX_VARIABLES = 4, MAX_VIEWS = 2 * MAX_VARIABLES };
+
 /* ---- elements of a row ---- */
 /* Indexes of one axis, in the order of the batch. */
 struct shown {
@@ -23,7 +26,9 @@ struct view {
   struct shown shown[MAX_DIMS]; /* of axes of the draw space for insitu_read alone */
   /* chunks of each level that hold something of it, by axis */
   uint64_t *tile[MAX_LEVELS][MAX_DIMS], n_tiles[MAX_LEVELS][MAX_DIMS];
-  int output;       /* number of the array in the batch */
+  int op_axis;      /* that the numbers of its operations are told apart by; -1: none */
+  bool is_mask;     /* it tells which elements are missing: see mask_view */
+  int output;       /* number of the array in the batch, without fixed ones */
   uint64_t channel; /* the first one in it */
 };
 
@@ -111,14 +116,19 @@ static inline struct number number_of(
   return n;
 }
 
-/* The dtype of a variable's output. */
-static inline int32_t view_dtype(const struct view *v) {
+/* The dtype of what a variable shows, where that is no mask. */
+static inline int32_t value_dtype(const struct view *v) {
   const struct type *t = v->array->type;
 
   if (v->v.dtype) return v->v.dtype;
-  if (v->v.decode != INSITU_CF) return t->dtype;
+  if (v->v.decode != INSITU_CF && !v->v.n_ops) return t->dtype;
   if (t->kind == KIND_INT || t->kind == KIND_UINT) return t->bytes <= 2 ? INSITU_F32 : INSITU_F64;
   return t->bytes <= 4 ? INSITU_F32 : INSITU_F64;
+}
+
+/* The dtype of a variable's output. */
+static inline int32_t view_dtype(const struct view *v) {
+  return v->is_mask ? INSITU_U8 : value_dtype(v);
 }
 
 /* Whether an integer or bool of so many bytes can become another one: the type has no smaller
@@ -140,6 +150,9 @@ static inline insitu_status view_refusal(const struct view *v) {
 
   if (v->v.decode && (k == KIND_COMPLEX || k == KIND_BOOL || (dtype && !to_float)))
     return INSITU_E_DTYPE;
+  if (k == KIND_COMPLEX && (v->v.n_ops || v->is_mask)) return INSITU_E_DTYPE;
+  if (v->v.n_ops && dtype && !to_float) return INSITU_E_DTYPE;
+  if (v->v.n_ops) return INSITU_OK;
   if (!dtype || dtype == v->array->type->dtype) return INSITU_OK;
   if (k == KIND_COMPLEX || dtype >> 8 == 5) return INSITU_E_DTYPE;
   if (to_float || (whole && holds_all(v->array->type, dtype))) return INSITU_OK;

@@ -330,7 +330,7 @@ static inline uint64_t chunk_set_add(struct chunk_set *c, const struct view *v,
 static inline struct reads epoch_reads(
     const struct epoch *e, uint64_t world, uint64_t rank, const struct view *view, int n_views) {
   struct reads r = {0};
-  struct chunk_set *of[MAX_DIMS], *alone[MAX_DIMS], *ever[MAX_DIMS];
+  struct chunk_set *of[MAX_VIEWS], *alone[MAX_VIEWS], *ever[MAX_VIEWS];
   uint64_t *next = own(e->positions * 8), *head = own(e->n_mixed * 8 + 8), stamp = 0;
 
   for (int i = 0; i < n_views; i++) {

@@ -420,18 +420,19 @@ static inline void draw_into(
 
 /* Which array of the batch a variable is in, and where; how many there are. */
 static inline int place_views(struct view *view, int n_views) {
-  int n = 0, stacked = -1;
-  uint64_t channel = 0;
+  int n = 0;
 
   for (int i = 0; i < n_views; i++) {
-    bool joins = view[i].v.into && stacked >= 0;
+    struct view *v = &view[i];
 
-    view[i].output = joins ? stacked : n++;
-    view[i].channel = 0;
-    if (!view[i].v.into) continue;
-    stacked = view[i].output;
-    view[i].channel = channel;
-    channel += view_channels(&view[i]);
+    v->output = -1;
+    v->channel = 0;
+    for (int k = 0; v->v.into && k < i; k++) {
+      if (!view[k].v.into || strcmp(view[k].v.into, v->v.into)) continue;
+      v->output = view[k].output;
+      v->channel = view[k].channel + view_channels(&view[k]);
+    }
+    if (v->output < 0) v->output = n++;
   }
   return n;
 }

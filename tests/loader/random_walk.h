@@ -37,7 +37,7 @@ struct walk {
   uint64_t world, rank, epoch, batch; /* batch: the next one */
   uint64_t start;                     /* the batch that it was moved to */
   struct epoch e;
-  const void *fixed; /* where the fixed array lies; NULL: it was not seen yet */
+  const void *fixed[2]; /* where the fixed array and its mask lie; NULL: not seen yet */
   unsigned max_held, n_held;
   uint64_t hash[MAX_HELD];
   uint64_t bad;    /* the first batch that a NaN or RAISE stops; UINT64_MAX: none */
@@ -75,6 +75,8 @@ static inline bool shows_nan(int32_t dtype, const unsigned char *at) {
 static inline bool shows_fill_as_nan(const struct view *v) {
   unsigned char shown[16];
 
+  if (v->is_mask) return false;
+  if (v->v.n_ops) return computes_nan_of_fill(v);
   if (v->v.decode != INSITU_CF) return v->array->fill_is_nan;
   show_element(v, v->array->fill, shown);
   return shows_nan(view_dtype(v), shown);
@@ -203,6 +205,15 @@ static inline bool both_nan(
   return shows_nan(dtype, got) && shows_nan(dtype, want);
 }
 
+/* Whether an output shows a stored element as it must; *want: how. place: along the axis of the
+ * numbers of operations. */
+static inline bool shows_right(const struct view *v, const unsigned char *stored, uint64_t place,
+    const unsigned char *got, unsigned char *want) {
+  if (v->is_mask || v->v.n_ops) return shows_computed(v, stored, place, got, want);
+  show_element(v, stored, want);
+  return !memcmp(got, want, dtype_bytes(view_dtype(v))) || both_nan(v, got, want);
+}
+
 /* All elements of a box, as draw_box drew it. */
 static inline void check_box(const struct view *v, const unsigned char *got, const char *what) {
   const struct array *a = v->array;
@@ -212,27 +223,39 @@ static inline void check_box(const struct view *v, const unsigned char *got, con
 
   for (int d = 0; d < a->ndim; d++) n *= v->shown[d].n;
   for (uint64_t i = 0; i < n; i++) {
-    uint64_t rest = i;
+    uint64_t rest = i, place = 0;
 
     for (int d = a->ndim - 1; d >= 0; d--) {
       at[d] = v->shown[d].at[rest % v->shown[d].n];
+      if (d == v->op_axis) place = rest % v->shown[d].n;
       rest /= v->shown[d].n;
     }
-    show_element(v, array_at(a, at), want);
-    if (memcmp(got + i * item, want, item) && !both_nan(v, got + i * item, want))
+    if (!shows_right(v, array_at(a, at), place, got + i * item, want))
       differ("%s of '%s', select '%s': element %d differs", what, a->path,
           v->v.select ? v->v.select : "", (int)i);
   }
 }
 
-/* The fixed array, which is the last one. */
-static inline void check_fixed(struct walk *w, const insitu_batch *b) {
-  const struct view *v = &w->s->fixed;
-  const insitu_array *out = &b->arrays[w->s->n_outputs];
+/* The array of a variable in a batch: the fixed one, where there is one, comes before masks, and
+ * its mask comes last. */
+static inline const insitu_array *view_array(
+    const struct setup *s, const insitu_batch *b, const struct view *v) {
+  int number = v->output;
+
+  if (v == &s->fixed) number = s->n_unmasked;
+  else if (v == &s->fixed_mask) number = s->n_outputs + 1;
+  else if (number >= s->n_unmasked && s->fixed.array) number++;
+  return &b->arrays[number];
+}
+
+/* A fixed array. */
+static inline void check_fixed(
+    const struct walk *w, const insitu_batch *b, const struct view *v, const void **before) {
+  const insitu_array *out = view_array(w->s, b, v);
   int64_t stride = 1;
 
-  if (strcmp(out->name, "fixed") || out->fixed != 1 || out->row_bytes || out->channels)
-    differ("the last array is no fixed one, but '%s'", out->name);
+  if (strcmp(out->name, v->v.label) || out->fixed != 1 || out->row_bytes || out->channels)
+    differ("the fixed array '%s' is '%s'", v->v.label, out->name);
   if (out->ndim != v->array->ndim || out->dtype != view_dtype(v))
     differ("the fixed array has %d dimensions of dtype 0x%x", out->ndim, (unsigned)out->dtype);
   for (int d = out->ndim; d-- > 0; stride *= out->shape[d])
@@ -240,8 +263,8 @@ static inline void check_fixed(struct walk *w, const insitu_batch *b) {
       differ("the fixed array, axis %d: %d, not %d", d, (int)out->shape[d], (int)v->shown[d].n);
   if (out->bytes != (uint64_t)stride * dtype_bytes(out->dtype))
     differ("the fixed array has %d bytes", (int)out->bytes);
-  if (w->fixed && w->fixed != out->data) differ("the fixed array moved");
-  w->fixed = out->data;
+  if (*before && *before != out->data) differ("the fixed array moved");
+  *before = out->data;
   check_box(v, out->data, "the fixed variable");
 }
 
@@ -263,7 +286,7 @@ static inline const char *number_words(const struct space *space, int64_t number
 
 static inline void check_elements(
     const struct walk *w, const insitu_batch *b, const struct view *v) {
-  const insitu_array *out = &b->arrays[v->output];
+  const insitu_array *out = view_array(w->s, b, v);
   const struct array *a = v->array;
   uint64_t elements = view_elements(v), steps = view_steps(v), at[MAX_DIMS];
   uint64_t channels = view_channels(v), planes = channels * steps;
@@ -283,9 +306,8 @@ static inline void check_elements(
 
         view_place(v, anchor, k, c, e, at);
         bool has = array_has(a, at);
-        show_element(v, has ? array_at(a, at) : a->fill, want);
-        if (!memcmp(got, want, item)) continue;
-        if (both_nan(v, got, want)) continue;
+        const unsigned char *stored = has ? array_at(a, at) : a->fill;
+        if (shows_right(v, stored, view_op_place(v, c, e), got, want)) continue;
         char text[2][40] = {"", ""};
         for (unsigned n = 0; n < item; n++) {
           sprintf(text[0] + 2 * n, "%02x", got[n]);
@@ -322,7 +344,7 @@ static inline uint64_t check_channels(const struct setup *s, const insitu_array 
 }
 
 static inline void check_shape(const struct walk *w, const insitu_batch *b, const struct view *v) {
-  const insitu_array *out = &b->arrays[v->output];
+  const insitu_array *out = view_array(w->s, b, v);
   int64_t want[MAX_DIMS + 3], stride = 1;
   uint64_t channels = v->v.into ? check_channels(w->s, out, v->output) : 1;
   int n = 0;
@@ -423,10 +445,12 @@ static inline void check_batch(struct walk *w, const insitu_batch *b) {
     if (b->sample_indices[r] != anchor[0]) differ("sample_indices are no first index");
   }
   check_coordinates(w, b);
-  bool fixed = w->s->fixed.array;
-  if (b->n_arrays != (uint64_t)w->s->n_outputs + fixed)
+  const struct view *fixed = &w->s->fixed, *fixed_mask = &w->s->fixed_mask;
+  uint64_t n_fixed = (uint64_t)(fixed->array != NULL) + (fixed_mask->array != NULL);
+  if (b->n_arrays != (uint64_t)w->s->n_outputs + n_fixed)
     differ("a batch of %d arrays", (int)b->n_arrays);
-  if (fixed) check_fixed(w, b);
+  if (fixed->array) check_fixed(w, b, fixed, &w->fixed[0]);
+  if (fixed_mask->array) check_fixed(w, b, fixed_mask, &w->fixed[1]);
   for (int i = 0; i < w->s->n_views; i++) {
     check_shape(w, b, &w->view[i]);
     check_elements(w, b, &w->view[i]);

@@ -17,6 +17,7 @@
 #include "random_space.h"
 #include "random_map.h"
 #include "random_model.h"
+#include "random_ops.h"
 #include "random_order.h"
 #include "random_select.h"
 #include "zip.h"
@@ -308,7 +309,7 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
     e = epoch_of(s, w->part, w->order, 0, w->e.lanes, w->e.window);
   first = patched ? r : epoch_reads(&e, w->world, w->rank, s->view, s->n_views);
   for (int i = 0; i < s->n_views; i++)
-    for (int k = 0; k < i; k++)
+    for (int k = 0; k < i && !s->view[i].is_mask; k++) /* a mask has the selection of another */
       exact = exact && (s->view[i].array != s->view[k].array ||
                            (!narrows(&s->view[i]) && !narrows(&s->view[k])));
   if (insitu_loader_stats(ld, &st, &err)) differ("insitu_loader_stats: %s", err.message);
@@ -447,12 +448,14 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
   v.v.map = 0;
   v.v.rate = 0;
   v.v.n_steps = 0;
-  v.v.into = NULL;
+  v.v.into = v.v.mask = NULL;
   n = draw_box(&v);
+  draw_ops(&v, true);
+  insitu_variable asked = v.is_mask ? mask_read(&v) : v.v;
   unsigned item = dtype_bytes(view_dtype(&v));
   unsigned char *got = own(n * item);
   if (insitu_loader_stats(ld, &before, NULL)) differ("no statistics");
-  insitu_status status = insitu_read(ld, &v.v, got, n * item, &shape, &err);
+  insitu_status status = insitu_read(ld, &asked, got, n * item, &shape, &err);
   if (status == INSITU_E_BUDGET && s->desc.memory_budget < UINT64_C(1) << 28) return;
   if (!status) check_box(&v, got, "insitu_read");
   struct chunk_set chunks = chunk_set(a);
@@ -573,7 +576,7 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
 /* ---- resuming ---- */
 /* Other selections, labels and dtypes of the same samples: a state holds for them as well. */
 static void select_anew(struct setup *s) {
-  for (int i = 0; i < s->n_views; i++) {
+  for (int i = 0; i < s->n_variables; i++) {
     struct view *v = &s->view[i];
 
     if (v->v.into) {
@@ -583,11 +586,13 @@ static void select_anew(struct setup *s) {
     if (!v->v.path) v->v.path = v->v.label;
     v->v.label = own_text("again%d", i);
     draw_selection(&s->archive, v);
+    draw_computing(v, own_text("masked%d", i));
+    if (v->array->type->kind == KIND_COMPLEX) v->v.n_ops = 0, v->v.mask = NULL;
     if (v->array->type->kind != KIND_COMPLEX && chance(30)) v->v.dtype = INSITU_F32;
     if (view_refusal(v)) v->v.dtype = 0;
     s->variable[i] = v->v;
   }
-  s->n_outputs = place_views(s->view, s->n_views);
+  draw_numbers(s);
   s->desc.variables = s->variable;
 }
 
@@ -643,7 +648,7 @@ static void resume(const struct setup *saved, const struct run *run) {
 
   *s = *saved;
   if (chance(40)) select_anew(s);
-  if (chance(50)) s->fixed.array = NULL; /* a state does not know of it */
+  if (chance(50)) s->fixed.array = s->fixed_mask.array = NULL; /* a state does not know of it */
   for (uint64_t r = 1; r <= run->lanes && n < 64; r++)
     if (run->lanes % r == 0) sizes[n++] = r;
   if (run->order == INSITU_SHUFFLED) {
@@ -860,7 +865,8 @@ static const char *change_rate(struct setup *s) {
   for (int k = 0; k < s->n_views; k++) {
     if (s->view[k].array != a) continue;
     s->view[k].array = other;
-    s->view[k].v.rate = s->variable[k].rate = rate;
+    s->view[k].v.rate = rate;
+    if (k < s->n_variables) s->variable[k].rate = rate;
   }
   for (int k = 0; k < s->n_views; k++) { /* a reference chunk of another length says it as well */
     const struct array *b = s->view[k].array;
@@ -911,6 +917,7 @@ static void refuse_state(struct setup *s, const struct run *run) {
   default: other->desc.split_gap++; what = "split_gap";
   }
   if (!what) return;
+  place_masks(other); /* they show what their variables do */
   other->desc.variables = other->variable;
   cut_split(other);
   settle(other, run->world);
