@@ -6707,6 +6707,16 @@ static int insitu__ring_thread(
   return rc;
 }
 
+/* What to do about a thread that does not start. The system says EAGAIN too where it has no room
+ * for a thread's stack: batch systems limit the address space of jobs. */
+static const char *insitu__ring_no_thread(void) {
+  struct rlimit space;
+  if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY)
+    return "raise the limit of address space (ulimit -v) or of threads (ulimit -u, the cgroup's "
+           "pids.max)";
+  return "raise the limit of threads (ulimit -u, the cgroup's pids.max)";
+}
+
 /* A thread of a pool: runs jobs until it is told to stop. */
 static void *insitu__ring_pool_main(void *arg) {
   const struct insitu__ring_worker *worker = arg;
@@ -6787,9 +6797,8 @@ static insitu_status insitu__ring_pool_start(
     if (!rc) continue;
     insitu__error_errno(err, rc);
     return insitu__error_set(err, INSITU_E_NOMEM,
-        "open: cannot start %s %u of %u: %m; raise the limit of threads (ulimit -u, the cgroup's "
-        "pids.max) or use fewer%s",
-        pool->what, pool->n + 1, n, pool->advice);
+        "open: cannot start %s %u of %u: %m; %s or use fewer%s", pool->what, pool->n + 1, n,
+        insitu__ring_no_thread(), pool->advice);
   }
 
   return INSITU_OK;
@@ -8354,8 +8363,7 @@ static insitu_status insitu__reactor_open(
   if (rc) {
     insitu__error_errno(err, rc);
     status = insitu__error_set(err, INSITU_E_NOMEM,
-        "open: cannot start the reactor's thread: %m; raise the limit of threads (ulimit -u, the "
-        "cgroup's pids.max)");
+        "open: cannot start the reactor's thread: %m; %s", insitu__ring_no_thread());
   }
 
   if (status >= 0) {

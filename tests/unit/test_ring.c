@@ -820,6 +820,20 @@ static void test_stack(void **state) {
   pthread_attr_destroy(&before);
 }
 
+/* Where the address space is limited, a thread that does not start may want room for its stack. */
+static void test_no_thread(void **state) {
+  (void)state;
+  struct rlimit old, some;
+  assert_int_equal(getrlimit(RLIMIT_AS, &old), 0);
+  some = old;
+  some.rlim_cur = UINT64_C(1) << 46; /* more than a sanitizer takes */
+  if (old.rlim_cur == RLIM_INFINITY) assert_null(strstr(insitu__ring_no_thread(), "ulimit -v"));
+  assert_int_equal(setrlimit(RLIMIT_AS, &some), 0);
+  assert_non_null(strstr(insitu__ring_no_thread(), "ulimit -v"));
+  assert_non_null(strstr(insitu__ring_no_thread(), "ulimit -u"));
+  assert_int_equal(setrlimit(RLIMIT_AS, &old), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_reads),
@@ -841,6 +855,7 @@ int main(void) {
       cmocka_unit_test(test_scarce_memory),
       cmocka_unit_test(test_fork),
       cmocka_unit_test(test_stack),
+      cmocka_unit_test(test_no_thread),
       cmocka_unit_test(test_poll),
       cmocka_unit_test(test_poll_stolen),
   };
