@@ -40115,7 +40115,7 @@ static bool insitu__plan_dropped_much(const struct insitu__split_part *part,
 
 /* Refuses a split of which too few anchors are left for a batch. The reason that took most is the
  * one to act on: of what takes anchors from the split, or where the split itself is too small, of
- * what takes them from the archive. */
+ * what takes them from the archive. Where the whole archive is too small, only the batch is left. */
 static insitu_status insitu__plan_empty(
     const struct insitu__plan *p, int part, uint64_t need, insitu_error *err) {
   uint64_t dropped[INSITU_DROPS];
@@ -40131,6 +40131,7 @@ static insitu_status insitu__plan_empty(
   insitu__plan_dropped(p, dropped);
   for (int r = first; r < INSITU_DROP_TAIL && (!small || r <= INSITU_DROP_OTHER_SPLIT); r++)
     if (dropped[r] > dropped[most]) most = r;
+  if (p->split->space < need) most = INSITU_DROP_TAIL;
   insitu__plan_dropped_text(p, text, sizeof text);
   return insitu__error_set(err, INSITU_E_SPLIT,
       "split %s: %" PRIu64 " samples can be drawn of the archive's %" PRIu64
@@ -40138,7 +40139,7 @@ static insitu_status insitu__plan_empty(
       ")%s. What takes most: %s; %s%s",
       insitu__split_names[part], p->part->anchors, p->split->space, need, p->layout.batch,
       p->layout.world, text, insitu__split_drops[most].words, insitu__split_drops[most].advice,
-      need > 1 ? ", or lower batch_size" : "");
+      need > 1 && most != INSITU_DROP_TAIL ? ", or lower batch_size" : "");
 }
 
 /* Resolves the layout of one split's order. order: INSITU_SHUFFLED or INSITU_SEQUENTIAL. */

@@ -1090,6 +1090,16 @@ static void test_drops(void **state) {
           insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_E_SPLIT);
       assert_non_null(strstr(err.message, "or more chunks of the manifest, or lower batch_size"));
       insitu_loader_close(&ld);
+      /* more than the archive has: no other range and no other split would do */
+      d.batch_size = 128;
+      ld = open_or_fail(&d);
+      assert_int_equal(
+          insitu_iter_open(ld, &(insitu_iter_desc){.api = INSITU_API}, &it, &err), INSITU_E_SPLIT);
+      assert_non_null(
+          strstr(err.message, "What takes most: too few for a last batch; lower batch_size"));
+      assert_null(strstr(err.message, "widen"));
+      assert_null(strstr(err.message, "or lower batch_size"));
+      insitu_loader_close(&ld);
     }
   assert_string_equal(insitu_drop_name(INSITU_DROP_SPLIT_EDGE), "split_edge");
   assert_string_equal(insitu_drop_name(INSITU_DROPS), "unknown");

@@ -466,7 +466,8 @@ static void test_axes(void **state) {
   assert_has(run_out, "axes: init 10 x lead 6; the split is along number 0");
   snprintf(text, sizeof text, "{\"url\": \"%s\", \"axes\": [\"init\", \"lead\"]}", dir);
   support_write(support_path("axes.json"), text, strlen(text));
-  assert_int_equal(run_tool("plan -c %s --axes 1", support_path("axes.json")), 0); /* overrides */
+  assert_int_equal(/* overrides */
+      run_tool("plan -c %s --axes 1 --batch-size 4", support_path("axes.json")), 0);
   assert_has(run_out, "axes: lead 6\n");
 
   const char *batch = "--order sequential --split all --batch-size 3 --batch 0,1";
@@ -529,12 +530,13 @@ static void test_axes(void **state) {
   }
 
   /* Patches that hang over the edges: 3 along init, 1 along x. */
-  assert_int_equal(run_tool("plan %s --axes lead,init/5:fill,x/3:fill[1:] --json", dir), 0);
+  assert_int_equal(
+      run_tool("plan %s --axes lead,init/5:fill,x/3:fill[1:] --batch-size 2 --json", dir), 0);
   parse();
   assert_int_equal(number(get(get(0, "splits"), "all"), "samples"), 6 * 3 * 1);
   first = strdup(run_out);
   snprintf(text, sizeof text,
-      "{\"url\": \"%s\", \"axes\": [\"lead\", "
+      "{\"url\": \"%s\", \"batch_size\": 2, \"axes\": [\"lead\", "
       "{\"dim\": \"init\", \"patch\": 5, \"edge\": \"fill\"}, "
       "{\"dim\": \"x\", \"patch\": 3, \"edge\": \"fill\", \"start\": 1}]}",
       dir);

@@ -79,16 +79,18 @@ static void test_headline(void **state) {
   /* a split that is not large enough for a batch comes first, one that is meant to be empty not */
   assert_int_equal(
       run_tool("plan %s --var uwnd --fractions 0.1,0.5,0.4 --batch-size 16 --html %s", WINDS, page),
-      0);
+      1);
   char *text = run_slurp(page);
   assert_has(text, "<section class=\"card wide head warn\"><p>The split train cannot be read: ");
   free(text);
   assert_int_equal(
-      run_tool("plan %s --var uwnd --fractions 0.1,0.5,0.4 --batch-size 16", WINDS), 0);
+      run_tool("plan %s --var uwnd --fractions 0.1,0.5,0.4 --batch-size 16", WINDS), 1);
   assert_int_equal(strncmp(run_out, "! The split train cannot be read: ", 34), 0);
   assert_int_equal(count(run_out, "can be drawn of"), 1);
   assert_int_equal(
-      run_tool("plan %s --var uwnd --fractions 0.1,0.5,0.4 --batch-size 16 --json", WINDS), 0);
+      run_tool("plan %s --var uwnd --fractions 0.1,0.5,0.4 --batch-size 16 --json", WINDS), 1);
+  assert_has(run_out, "\"limited_by\": \"error\"");
+  assert_int_equal(run_tool("plan %s --var uwnd --fractions 0,0,1 --json", WINDS), 0);
   assert_has(run_out, "\"limited_by\": \"error\"");
   assert_int_equal(run_tool("plan %s --var uwnd --fractions 1,0,0 --json", WINDS), 0);
   assert_has(run_out, "\"limited_by\": \"nothing\"");

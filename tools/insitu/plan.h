@@ -226,6 +226,13 @@ static int plan_failed(const struct plan *p) {
       return i;
   return -1;
 }
+/* Whether a run of this configuration ends at its start. train without a sample of the archive is
+ * no such failure unless it is asked for: an evaluation has none. */
+static bool plan_fails(const struct plan *p) {
+  int failed = plan_failed(p);
+  if (failed < 0) return false;
+  return failed == p->only || p->loader->split.part[failed].left[INSITU_DROP_OTHER_SPLIT];
+}
 /* The hint that tells what limits most; -1: there is none, or a split cannot be read, which limits
  * more. */
 static int plan_first_hint(const struct plan *p) {
@@ -492,6 +499,7 @@ static int plan_run(int argc, char **argv) {
     plan_hints(&p);
     p.about = PLAN_NOTE;
     insitu__config_notes(p.loader, plan_note, &p);
+    if (plan_fails(&p)) code = TOOL_FAILED;
     if (p.refused) code = TOOL_REFUSED;
     if (tool_json) plan_print_json(&p);
     else if (any && !plan_page) plan_print(&p);
@@ -529,7 +537,9 @@ static const struct tool_command plan_command = {.name = "plan",
     "are all arrays of the longest axis of samples.\n"
     "The exit status is 3 where opening the configuration, or an iterator over "
     "a split that is shown, would\n"
-    "be refused because it does not fit memory_budget.\n\n"
+    "be refused because it does not fit memory_budget, and 1 where it would be refused for "
+    "another reason, such\n"
+    "as too few samples for a batch.\n\n"
     "A configuration holds the fields of insitu_loader_desc by their names; "
     "what insitu_loader_describe prints\n"
     "is one as well:\n"
