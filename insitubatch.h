@@ -58367,10 +58367,24 @@ static FILE *insitu__public_temporary(const char *path, char *name, size_t cap) 
   return f;
 }
 
+/* The error of a file that cannot be written, by what insitu__public_temporary left in errno. */
+static insitu_status insitu__public_unwritable(
+    const char *what, const char *path, int error, insitu_error *err) {
+  char name[400];
+  insitu__text_redact(path, name, sizeof name);
+  if (error == EEXIST)
+    return insitu__error_set(err, INSITU_E_IO,
+        "%s %s: it is a device, a pipe or a socket, and is not replaced; choose a path of a file",
+        what, name);
+  insitu__error_errno(err, error);
+  return insitu__error_set(
+      err, INSITU_E_IO, "%s %s: %m; choose a path that can be written", what, name);
+}
+
 /* Replaces the file at path: readers see the old text or the new one, also after a power loss. */
 static insitu_status insitu__public_write_file(
     const char *what, const char *path, const char *text, uint64_t n, insitu_error *err) {
-  char other[INSITU__MAX_KEY + 32], name[400];
+  char other[INSITU__MAX_KEY + 32];
   FILE *f = insitu__public_temporary(path, other, sizeof other);
   bool ok = f && fwrite(text, 1, n, f) == n && fflush(f) == 0 && fsync(fileno(f)) == 0;
   int error = ok ? 0 : errno;
@@ -58381,10 +58395,18 @@ static insitu_status insitu__public_write_file(
 
   error = error ? error : errno;
   if (f) unlink(other);
-  insitu__text_redact(path, name, sizeof name);
-  insitu__error_errno(err, error);
-  return insitu__error_set(
-      err, INSITU_E_IO, "%s %s: %m; choose a path that can be written", what, name);
+  return insitu__public_unwritable(what, path, error, err);
+}
+
+/* Tells, before hours of reading, whether there can be a file beside the one to be written. */
+static insitu_status insitu__public_writable(
+    const char *what, const char *path, insitu_error *err) {
+  char other[INSITU__MAX_KEY + 32];
+  FILE *f = insitu__public_temporary(path, other, sizeof other);
+  if (!f) return insitu__public_unwritable(what, path, errno, err);
+  fclose(f);
+  unlink(other);
+  return INSITU_OK;
 }
 
 INSITU_DEF insitu_status insitu_manifest_save(
@@ -61467,23 +61489,6 @@ static insitu_status insitu__scan_check(const insitu_scan_desc *desc, insitu_err
   return INSITU_OK;
 }
 
-/* Tells, before hours of reading, whether there can be a file beside the one to be written. */
-static insitu_status insitu__scan_writable(const char *path, insitu_error *err) {
-  char other[INSITU__MAX_KEY + 32], name[400];
-  FILE *f = insitu__public_temporary(path, other, sizeof other);
-  if (f) {
-    fclose(f);
-    unlink(other);
-    return INSITU_OK;
-  }
-  int error = errno;
-  insitu__text_redact(path, name, sizeof name);
-  insitu__error_errno(err, error);
-  errno = error;
-  return insitu__error_set(
-      err, INSITU_E_IO, "scan %s: %m; choose a path that can be written", name);
-}
-
 /* Whether two parts are of one scan. Their sets and arrays are compared too: a head with the right
  * text may stand before others. */
 static bool insitu__scan_alike(
@@ -61789,7 +61794,7 @@ INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error 
         err, INSITU_E_ARG, "scan: desc is NULL; give one with api = INSITU_API");
   insitu_status status = insitu__scan_check(desc, err);
   if (status) return status;
-  status = insitu__scan_writable(desc->path, err);
+  status = insitu__public_writable("scan", desc->path, err);
   if (status) return status;
   uint64_t controls = insitu__base_float_controls();
   insitu__base_float();

@@ -820,7 +820,13 @@ static void test_verify_bad(void **state) {
   assert_int_equal(plan.dropped[INSITU_DROP_EXCLUDED], 16);
   insitu_loader_close(&ld);
   assert_int_equal(run_tool("verify %s --dim 0", root), 2);
+  /* before anything is read: a check of a large archive takes hours */
   assert_int_equal(run_tool("verify %s --registry /nowhere/r.json", root), 1);
+  assert_has(run_err, "registry /nowhere/r.json: No such file or directory");
+  assert_string_equal(run_out, "");
+  assert_int_equal(run_tool("verify %s --registry /dev/null", root), 1);
+  assert_has(run_err, "registry /dev/null: it is a device, a pipe or a socket");
+  assert_string_equal(run_out, "");
 }
 /* Arrays that claim more chunks than can be asked for: what is there is listed, under every form
  * of key; and an archive without a single chunk is no success. */

@@ -536,6 +536,8 @@ static int verify_run(int argc, char **argv) {
   if (verify_registry && verify_fail_fast)
     return tool_usage_error("--registry lists all bad chunks; leave --fail-fast out");
   if (verify_dim_asked && !verify_registry) return tool_usage_error("--dim needs --registry");
+  if (verify_registry && insitu__public_writable("registry", verify_registry, &err) < 0)
+    return tool_fail_error(&err);
   if (tool_archive_open_with(argv[0], run.workers, &archive, &err) < 0)
     return tool_fail_error(&err);
   if (archive.list_error.status && argc < 2) tool_fail_error(&archive.list_error);
