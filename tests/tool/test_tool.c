@@ -361,6 +361,8 @@ static void test_info_values(void **state) {
   assert_true(real(at(array_of("bent"), "values"), "last") == 99);
   assert_false(yes(at(array_of("bent"), "values"), "regular"));
   assert_false(yes(at(array_of("flat"), "values"), "regular"));
+  assert_true(yes(at(array_of("a0"), "values"), "ordered"));
+  assert_false(yes(at(array_of("bent"), "values"), "ordered"));
   assert_int_equal(run_tool("info %s", root), 0);
   assert_null(strchr(run_out, '\33'));
   assert_has(run_out, "?[31mred");

@@ -859,6 +859,77 @@ static void test_info_elements(void **state) {
   assert_has(
       run_out, "dates    1970-01-01T00:00 .. 1970-01-04T00:00, every 1 d, proleptic_gregorian\n");
 }
+/* Windows count samples: where these are not as far apart as elsewhere, the plan says so. */
+static void test_plan_gaps(void **state) {
+  (void)state;
+  double hours[60];
+  char root[512];
+  snprintf(root, sizeof root, "%s", support_path("gaps.zarr"));
+  struct support_array a = {.name = "p",
+                           .ndim = 2,
+                           .shape = {60, 2},
+                           .chunk = {7, 2},
+                           .dtype = INSITU_F32,
+                           .dims = "[\"time\",\"y\"]"},
+                       t = {.name = "time",
+                           .ndim = 1,
+                           .shape = {60},
+                           .chunk = {13},
+                           .dtype = INSITU_I32,
+                           .dims = "[\"time\"]",
+                           .attributes = "\"units\":\"hours since 1979-03-01\"",
+                           .values = hours};
+  static const struct {
+    const char *options, *says; /* NULL: of gaps nothing */
+  } cases[] = {
+      {"--var x=p,y=p@1",
+          "! Limited by gaps in time: windows count samples, not hours. Samples are 6 h apart, but "
+          "not at 2 of 59 places, the first between samples 29 and 30 (1979-03-08T06:00 and "
+          "1980-03-08T12:00)"},
+      {"--var p@-1:2", "not at 2 of 59 places"}, {"--var p@1", NULL}, {"--var p", NULL},
+      {"--var x=p,y=p@1 --samples 0..30", NULL},
+      {"--var x=p,y=p@1 --samples 30..60",
+          "not at 1 of 29 places, the first between samples 40 and 41 "},
+      {"--axes time --var x=p,y=p@1", "not at 2 of 59 places"}};
+  for (int i = 0; i < 60; i++) hours[i] = 6 * i + (i < 30 ? 0 : 366 * 24) - (i < 41 ? 0 : 6);
+  support_make(root, &a);
+  support_make(root, &t);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(
+        run_tool("plan %s --batch-size 2 --fractions 1 %s", root, cases[i].options), 0);
+    if (cases[i].says) assert_has(run_out, cases[i].says);
+    else assert_null(strstr(run_out, "apart"));
+  }
+  assert_int_equal(
+      run_tool("plan %s --batch-size 2 --fractions 1 --var x=p,y=p@1 --json", root), 0);
+  assert_has(run_out, "\"limited_by\": \"times\"");
+  /* what was written twice is seen in the middle, too, and said by insitu info */
+  assert_int_equal(run_tool("info %s time --json", root), 0);
+  assert_has(run_out, "\"ordered\": false");
+  assert_int_equal(run_tool("info %s time", root), 0);
+  assert_has(run_out, "not regular, neither rising nor falling");
+
+  /* the first and the last chunk are regular, and so is the whole by its ends */
+  for (int i = 0; i < 60; i++) hours[i] = 6 * (i == 30 ? 2 : i);
+  support_make(root, &t);
+  assert_int_equal(run_tool("info %s time", root), 0);
+  assert_has(run_out, "dates    1979-03-01T00:00 .. 1979-03-15T18:00, not regular, standard");
+
+  /* months, and time that goes back */
+  for (int i = 0; i < 60; i++) hours[59 - i] = 24 * (30 * i + i / 2 - 2 * (i / 12));
+  support_make(root, &t);
+  assert_int_equal(run_tool("plan %s --batch-size 2 --var x=p,y=p@1", root), 0);
+  assert_null(strstr(run_out, "apart"));
+
+  /* a coordinate that is there and cannot be read is no coordinate without gaps */
+  char chunk[600];
+  snprintf(chunk, sizeof chunk, "%s/time/0", root);
+  support_write(chunk, "short", 5);
+  assert_int_equal(run_tool("plan %s --batch-size 2 --var x=p,y=p@1", root), 0);
+  assert_has(run_out, "the dates of the samples are not known: ");
+  assert_int_equal(run_tool("plan %s --batch-size 2 --var p", root), 0);
+  assert_null(strstr(run_out, "not known"));
+}
 /* Decoding and dates, by options, by configuration file and in insitu info. */
 static void test_cf(void **state) {
   char root[512], config[512];
@@ -1061,8 +1132,8 @@ int main(void) {
       cmocka_unit_test(test_cat_bytes), cmocka_unit_test(test_mk_shards),
       cmocka_unit_test(test_mk_weather), cmocka_unit_test(test_mk_coordinates),
       cmocka_unit_test(test_mk_wrong), cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
-      cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_fixed),
-      cmocka_unit_test(test_config), cmocka_unit_test(test_axes),
+      cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_plan_gaps),
+      cmocka_unit_test(test_fixed), cmocka_unit_test(test_config), cmocka_unit_test(test_axes),
       cmocka_unit_test(test_config_wrong), cmocka_unit_test(test_cat_npy),
       cmocka_unit_test(test_cat_text), cmocka_unit_test(test_cat_batch),
       cmocka_unit_test(test_cat_wrong), cmocka_unit_test(test_info_elements),

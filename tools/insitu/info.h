@@ -50,6 +50,7 @@ static void info_json_array(
     tool_json_double(j, "first", a->first);
     tool_json_double(j, "last", a->last);
     tool_json_bool(j, "regular", a->regular);
+    tool_json_bool(j, "ordered", a->ordered);
     if (a->regular) tool_json_double(j, "step", a->step);
     tool_json_end(j);
   }

@@ -31,7 +31,7 @@ struct info_array {
   /* a coordinate's values */
   uint64_t n_values; /* 0: not looked at */
   double first, last, step;
-  bool regular;
+  bool regular, ordered; /* ordered: they rise throughout, or fall throughout */
   /* dates, where the units are those of time: of the first and the last sample */
   bool dated;
   struct insitu__time_units units;
@@ -452,6 +452,17 @@ static double info_element(const unsigned char *p, int32_t dtype) {
 #undef INFO_CASE
   return info_half(p);
 }
+/* Whether n values rise throughout, or fall throughout. */
+static bool info_ordered(const unsigned char *values, uint64_t n, int32_t dtype, uint64_t bytes) {
+  bool rise = true, fall = true;
+  for (uint64_t i = 1; i < n; i++) {
+    double before = info_element(values + (i - 1) * bytes, dtype);
+    double after = info_element(values + i * bytes, dtype);
+    rise = rise && before < after;
+    fall = fall && before > after;
+  }
+  return rise || fall;
+}
 /* First and last value of a one-dimensional array of numbers, and whether its steps are equal (to a
  * few units in the last place of its type). */
 static bool info_has_values(const struct info_array *a) {
@@ -486,6 +497,7 @@ static void info_values(struct info *f, struct info_array *a) {
       if (!(fabs(info_element(r.whole + i * a->z.itemsize, a->z.dtype) -
                  (a->first + (double)i * a->step)) <= slack))
         a->regular = false;
+    a->ordered = info_ordered(r.whole, n, a->z.dtype, a->z.itemsize);
   }
   insitu__codec_scratch_free(&r.scratch);
   insitu__mem_free(r.whole);
@@ -570,6 +582,7 @@ static void info_dates(struct info *f, struct info_array *a) {
   if (!a->dated || __builtin_mul_overflow(a->every, (int64_t)n - 1, &all) ||
       all != a->date[1] - a->date[0])
     a->every = 0;
+  if (a->n_values && !a->regular) a->every = 0; /* between the first and the last chunk */
 }
 /* "6 h" */
 static const char *info_step(int64_t every, char text[32]) {

@@ -194,7 +194,9 @@ static void info_print_values(const struct info_array *a) {
   if (a->n_values > 1) n += snprintf(text + n, sizeof text - (size_t)n, " to %.12g", a->last);
   if (units[0]) n += snprintf(text + n, sizeof text - (size_t)n, " %s", units);
   if (a->regular) snprintf(text + n, sizeof text - (size_t)n, ", regular, step %.9g", a->step);
-  else if (a->n_values > 1) snprintf(text + n, sizeof text - (size_t)n, ", not regular");
+  else if (a->n_values > 1)
+    snprintf(text + n, sizeof text - (size_t)n, ", not regular%s",
+        a->ordered ? "" : ", neither rising nor falling throughout");
   info_line("values", text);
 }
 static void info_print_dates(const struct info_array *a) {

@@ -9,10 +9,19 @@ struct plan_cost { /* of one split */
   uint64_t delivered, ring_bytes, memory_bytes;
 };
 /* What a hint is about; the first that a plan has is what limits it most. */
-enum plan_about { PLAN_MEMORY, PLAN_READS, PLAN_MIXING, PLAN_LEFT_OUT, PLAN_NOTE, PLAN_ABOUTS };
+enum plan_about {
+  PLAN_MEMORY,
+  PLAN_READS,
+  PLAN_MIXING,
+  PLAN_LEFT_OUT,
+  PLAN_TIMES,
+  PLAN_NOTE,
+  PLAN_ABOUTS
+};
 static const char *const plan_limits[] = {"memory", "chunks that are decoded again",
-    "how little is mixed", "samples that are left out", "what gave way"};
-static const char *const plan_limit_keys[] = {"memory", "reads", "mixing", "dropped", "note"};
+    "how little is mixed", "samples that are left out", "gaps in time", "what gave way"};
+static const char *const plan_limit_keys[] = {
+    "memory", "reads", "mixing", "dropped", "times", "note"};
 struct plan_hint {
   enum plan_about about;
   char text[600];
@@ -51,6 +60,8 @@ __attribute__((format(printf, 2, 3))) static void plan_say(
   vsnprintf(p->hint[p->n_hints++].text, sizeof p->hint->text, format, args);
   va_end(args);
 }
+
+#include "plan_times.h"
 
 /* What one split would cost with another configuration; false where that cannot be opened or
  * planned. */
@@ -212,6 +223,7 @@ static void plan_hints(struct plan *p) {
     memory = memory || plan_memory(&c->plan) > budget;
   }
   p->refused = memory;
+  plan_hint_times(p);
 }
 
 static bool plan_shown(const struct plan *p, int split) {
@@ -526,7 +538,8 @@ static const struct tool_command plan_command = {.name = "plan",
     .arguments = "URL | --config FILE [options]",
     .summary = "what an epoch would cost: samples, reads, memory, mixing",
     .details = TOOL_STORE_HELP
-    "Reads the metadata, and the coordinate where dates select, but no other "
+    "Reads the metadata, and the coordinate where dates select or windows count along it, but no "
+    "other\n"
     "chunk. Where chunks are read more\n"
     "than 1.15 times, the memory does not fit, or batches vary more than twice "
     "as much as by an ideal\n"
