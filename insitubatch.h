@@ -252,6 +252,10 @@
  *   the log, when the first iterator of the split is opened. A split without enough samples for a
  *   batch is refused with the table, and with what to do about the reason that drops most.
  *
+ *   Windows count samples, not hours: of an archive that has summers alone, some reach from August
+ *   into the next June. `insitu plan` says where samples lie further apart than elsewhere, out of
+ *   order or twice; desc.samples leaves such anchors out.
+ *
  *   EXCLUSIONS. Samples that must be shown neither as inputs nor as targets are excluded by the
  *   manifest, a JSON file (desc.manifest). "excluded" is a list of ranges [start, stop) of indexes
  *   on the axis that the split is along; a reason may be given. Ranges may overlap. split_spill
@@ -40115,7 +40119,8 @@ static bool insitu__plan_dropped_much(const struct insitu__split_part *part,
 
 /* Refuses a split of which too few anchors are left for a batch. The reason that took most is the
  * one to act on: of what takes anchors from the split, or where the split itself is too small, of
- * what takes them from the archive. Where the whole archive is too small, only the batch is left. */
+ * what takes them from the archive. Where the whole archive is too small, the batch is too
+ * large. */
 static insitu_status insitu__plan_empty(
     const struct insitu__plan *p, int part, uint64_t need, insitu_error *err) {
   uint64_t dropped[INSITU_DROPS];
