@@ -18562,10 +18562,12 @@ struct insitu__store_tag {
   const bool *give_up;
 
   /* In: NULL, or what is called in place of ops->read_await where the bytes are not in a cache. It
-   * may read for others in the same request. It fills the buffers of this read. */
+   * may read for others in the same request. It fills the buffers of this read. below: the cache
+   * stands in front of the store that the object resolves to, and is asked first. */
   insitu_status (*read_await)(
       void *reader, struct insitu__store_tag *tag, uint64_t *got, insitu_error *err);
   void *reader;
+  bool below;
 
   /* In: NULL, or the tag of an earlier read of the object. The bytes must be of the version that it
    * tells; INSITU_E_CHANGED where they are of another, or the object is gone. */
@@ -18619,6 +18621,7 @@ struct insitu__store_extent {
 
   bool packed; /* no range holds the bytes as they are: ops->unpack_await reads them */
   bool fixed;  /* the base store's object never changes: ops->verify need not look at it */
+  bool joins;  /* the base store is read by the tag's read_await: see `below` there */
 };
 #define INSITU__STORE_LEAD 1024 /* bytes */
 
@@ -18872,11 +18875,16 @@ static insitu_status insitu__store_extent_failed(
 
 /* -- reads -- */
 
+/* Whether the store's objects lie in objects of other stores, in front of which a cache stands. */
+static bool insitu__store_resolves(const struct insitu__store *s) {
+  return s->ops->resolve_await || s->ops->resolve_now;
+}
+
 /* Reads as ops->read_await does, past the cache in front of the store. */
 static insitu_status insitu__store_base_await(struct insitu__store *s, const char *key,
     uint64_t offset, struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag,
     uint64_t *got, insitu_error *err) {
-  bool joins = tag && tag->read_await && !tag->etag[0];
+  bool joins = tag && tag->read_await && !tag->below && !tag->etag[0];
   if (joins) return tag->read_await(tag->reader, tag, got, err);
   return s->ops->read_await(s, key, offset, iov, n_iov, tag, got, err);
 }
@@ -18936,8 +18944,9 @@ static unsigned insitu__store_slice(
 }
 
 /* Reads a base store's object as insitu__store_fetch_await does, and verifies it. tag: NULL, or
- * that of the resolved object's read: all that it says counts but etag and read_await; and its
- * cached, version, no_ranges and etag are set, and its size where the extent has none. */
+ * that of the resolved object's read: all that it says counts but etag, and read_await only where
+ * x->joins; and its cached, version, no_ranges and etag are set, and its size where the extent has
+ * none. */
 static insitu_status insitu__store_part_await(struct insitu__store *s,
     const struct insitu__store_extent *x, struct insitu__store_tag *tag, uint64_t offset,
     struct iovec *iov, unsigned n_iov, uint64_t *got, insitu_error *err) {
@@ -18949,7 +18958,9 @@ static insitu_status insitu__store_part_await(struct insitu__store *s,
       .past_caches = tag && tag->past_caches,
       .whole = tag && tag->whole && x->n == UINT64_MAX && !x->offset,
       .anew = tag && tag->anew,
-      .past_front = tag && tag->past_front};
+      .past_front = tag && tag->past_front,
+      .read_await = x->joins ? tag->read_await : NULL,
+      .reader = x->joins ? tag->reader : NULL};
 
   *got = 0;
   insitu_status status =
@@ -19044,7 +19055,8 @@ static insitu_status insitu__store_resolved_await(struct insitu__store *s,
     return INSITU_OK;
   }
 
-  bool right = false;
+  bool right = false, below = tag && tag->read_await && tag->below;
+  x->joins = below && !x->lead && n == insitu__store_room(iov, n_iov);
   n_iov = insitu__store_slice(iov, 0, n, iov);
   if (x->lead) {
     insitu_status status = insitu__store_guess_await(s, x, tag, iov, n_iov, n, &right, err);
@@ -19072,7 +19084,9 @@ static insitu_status insitu__store_extent_await(struct insitu__store *s, const c
 
   if (!status && x.n == UINT64_MAX) {
     if (offset != INSITU__RING_TAIL) offset += x.offset;
+    x.joins = tag && tag->read_await && tag->below;
     status = insitu__store_part_await(s, &x, tag, offset, iov, n_iov, got, &cause);
+    x.joins = false;
     if (status == INSITU_E_NOTFOUND && x.may_lack) {
       insitu__error_clear(&cause);
       status = s->ops->lacks_await(s, &x, tag, &cause);
@@ -43716,6 +43730,7 @@ struct insitu__loader_run {
   unsigned n_iov;                   /* of the tile's iovecs */
   struct insitu__loader_tile *next; /* the neighbour that follows in the run */
   bool head;                        /* reads for itself and for the run behind it */
+  bool below; /* the tag is to be that of the object that the shard lies in: see `below` there */
   /* A head waits here until it may read; the others wait until the head has read. */
   struct insitu__reactor_gate go_on;
   struct iovec *iov;            /* of a head's read; NULL in a loader without shards */
@@ -50356,7 +50371,8 @@ static void insitu__tile_cut(insitu_loader *ld) {
 }
 
 /* Reads a run into the iovecs of its tiles, what lies between two of them to where the first's
- * bytes end: its buffer has room. A remote store drops it. */
+ * bytes end: its buffer has room. A remote store drops it. No cache keeps the run: each of its
+ * chunks was looked for there. */
 static void insitu__tile_run_await(struct insitu__loader_tile *head, const char *key) {
   insitu_loader *ld = head->loader;
   struct insitu__store *store = &head->array->zarr.source->store;
@@ -50372,8 +50388,10 @@ static void insitu__tile_run_await(struct insitu__loader_tile *head, const char 
   }
 
   insitu__loader_add(&ld->count.requests, 1);
-  struct insitu__store_tag tag = {
-      .size = UINT64_MAX, .give_up = &head->iter->sched.stopping, .past_caches = head->past_caches};
+  struct insitu__store_tag tag = {.size = UINT64_MAX,
+      .give_up = &head->iter->sched.stopping,
+      .past_caches = head->past_caches,
+      .past_front = true};
   for (struct insitu__loader_tile *t = head; t; t = t->run.next) tag.anew = tag.anew || t->anew;
   insitu_status status =
       store->ops->read_await(store, key, head->run.at, head->run.iov, n, &tag, &got, &head->error);
@@ -50416,8 +50434,24 @@ static insitu_status insitu__tile_join_await(
   }
 
   *tag = t->run.tag;
+  if (t->run.below) tag->size = tag->version.total;
   *got = t->got;
   return t->status;
+}
+
+/* Has the read of an inner chunk, which begins at `offset`, join those of its neighbours. A cache
+ * keeps each inner chunk by itself, because the next epoch reads other runs. */
+static void insitu__tile_join(struct insitu__loader_tile *t, uint64_t offset,
+    const struct insitu__loader_aim *aim, struct insitu__store_tag *tag) {
+  bool caches = t->loader->config.cache_dir && !tag->past_front;
+
+  t->run.at = offset;
+  t->run.want = aim->bytes;
+  t->run.n_iov = aim->n;
+  t->run.below = caches && insitu__store_resolves(&t->array->zarr.source->store);
+  tag->read_await = insitu__tile_join_await;
+  tag->reader = t;
+  tag->below = t->run.below;
 }
 
 /* Where the tile's encoded bytes lie; *bytes is UINT64_MAX for a whole object. INSITU_E_NOTFOUND
@@ -50690,14 +50724,7 @@ static insitu_status insitu__tile_fetch_await(
       .use = &t->use,
       .whole = !inner && (!aim.direct || aim.bytes == t->decoded)};
   if (t->disk) insitu__disk_chunk_ask(t->disk, &tag);
-  if (inner) {
-    /* A cache keeps each inner chunk by itself, because the next epoch reads other runs. */
-    t->run.at = offset;
-    t->run.want = aim.bytes;
-    t->run.n_iov = aim.n;
-    tag.read_await = insitu__tile_join_await;
-    tag.reader = t;
-  }
+  if (inner) insitu__tile_join(t, offset, &aim, &tag);
 
   status =
       insitu__fetch_bytes_await(ld, &a->zarr, key, offset, t->iov, aim.n, &tag, &t->got, &t->error);

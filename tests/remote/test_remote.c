@@ -1624,6 +1624,73 @@ static void test_cached_shard_goes(void **state) {
     settle();
   }
 }
+/* Epochs behind the first find every inner chunk of a shard in cache_dir, also where the shard lies
+ * in a zip file or is what a reference names: each is kept by itself, since every epoch reads other
+ * neighbours together. */
+static void test_cached_inner_chunks(void **state) {
+  static const struct support_array array = {.name = "inner",
+      .ndim = 2,
+      .shape = {128, 500},
+      .chunk = {1, 500},
+      .dtype = INSITU_F32,
+      .format = 3,
+      .shard = {64, 1}};
+  static const char refs[] =
+      "{\"version\":1,\"refs\":{\"zarr.json\":\"{\\\"zarr_format\\\":3,\\\"node_type\\\":"
+      "\\\"group\\\"}\",\"inner/zarr.json\":[\"%s/zarr.json\"],\"inner/c/0/0\":[\"%s/c/0/0\"],"
+      "\"inner/c/1/0\":[\"%s/c/1/0\"]}}";
+  static const char *const places[] = {"inner", "inner.zip", "inner.json"};
+  (void)state;
+  struct zip z = {.n = 0};
+  char path[PATH_MAX], text[1000];
+  snprintf(path, sizeof path, "%s", support_path("inner"));
+  support_make(path, &array);
+  zip_folder(&z, path, "");
+  zip_finish(&z, "", false);
+  zip_write(&z, support_path("inner.zip"));
+  zip_free(&z);
+  snprintf(path, sizeof path, "%s/inner/inner", here());
+  int n = snprintf(text, sizeof text, refs, path, path, path);
+  support_write(support_path("inner.json"), text, (size_t)n);
+  EACH_MODE (m)
+    for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
+      insitu_variable v = {.label = "x", .path = "inner"};
+      struct job j = {.url = server_url(server, places[k]),
+          .variables = &v,
+          .n_variables = 1,
+          .mode = m,
+          .cache_dir = support_path("cache")};
+      insitu_loader_desc d = desc_of(&j);
+      insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED};
+      insitu_error err = {0};
+      insitu_loader *ld = NULL;
+      insitu_iter *it = NULL;
+      insitu_batch *b = NULL;
+      insitu_stats stats = {0};
+      uint64_t first = 0;
+      support_remove(j.cache_dir);
+      server_reset(server);
+      d.batch_size = 4;
+      d.unit_chunks = 4;
+      d.max_inflight = 12;
+      d.prefetch_depth = 1;
+      insitu_status status = insitu_loader_open(&d, &ld, &err);
+      if (!status) status = insitu_iter_open(ld, &id, &it, &err);
+      for (int epoch = 0; !status && epoch < 3; epoch++) {
+        while ((status = insitu_iter_next(it, 60000, &b, &err)) == INSITU_OK)
+          insitu_batch_release(&b);
+        if (status == INSITU_END) status = INSITU_OK;
+        assert_int_equal(insitu_loader_stats(ld, &stats, NULL), INSITU_OK);
+        if (!epoch) first = stats.http_requests;
+      }
+      if (status) fail_msg("%s: %s", places[k], err.message);
+      if (stats.http_requests != first)
+        fail_msg("%s: %d requests in the first epoch, %d in all", places[k], (int)first,
+            (int)stats.http_requests);
+      insitu_iter_close(&it);
+      insitu_loader_close(&ld);
+    }
+}
 /* A server sends damaged bytes, with the ETag and the length of the good ones, and they are kept.
  * Once it has healed they are found out and asked for again, though it says that they are
  * unchanged; and then the good ones are kept. */
@@ -1924,8 +1991,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_fatal), cmocka_unit_test(test_gaps_in_zip),
       cmocka_unit_test(test_zip_round_trips), cmocka_unit_test(test_zip_without_head),
       cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_cached_shard_goes),
-      cmocka_unit_test(test_merging), cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent),
-      cmocka_unit_test(test_hidden), cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
+      cmocka_unit_test(test_cached_inner_chunks), cmocka_unit_test(test_merging),
+      cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_hidden),
+      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
       cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
       cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
