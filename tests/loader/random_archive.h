@@ -262,7 +262,13 @@ struct array {
   /* By the number of a chunk of each level, from the one that one read returns to the innermost:
    * known when they are written. */
   bool *not_stored[MAX_LEVELS];
-  unsigned char *data; /* in C order and native byte order; what is absent holds the fill */
+  unsigned bad;  /* percent of the stored chunks and shards that are damaged */
+  bool bad_ends; /* some of them are cut off, which a loader sees that decodes whole chunks */
+  /* By the number of a chunk of each level, down to the one that one read returns: what is stored
+   * of it is damaged. Known when it is written. */
+  bool *is_bad[MAX_LEVELS];
+  /* in C order and native byte order; what is absent or damaged holds the fill */
+  unsigned char *data;
 };
 
 static inline uint64_t array_count(const struct array *a) {
@@ -317,9 +323,18 @@ static inline uint64_t array_chunk_of(const struct array *a, const uint64_t *at)
   return array_number(a, a->n_levels - 1, at);
 }
 
+/* Whether an element cannot be read, because a chunk that holds it is damaged, or a shard around
+ * that. */
+static inline bool array_bad(const struct array *a, const uint64_t *at) {
+  for (int l = 0; a->bad && l <= array_leaf(a); l++)
+    if (a->is_bad[l][array_number(a, l, at)]) return true;
+  return false;
+}
+
 /* The outermost level, from the one that one read returns, whose chunk with this element is not
- * stored; -1: all of them are. */
+ * stored; -1: all of them are, or nobody can tell since a shard around them is damaged. */
 static inline int array_absent_level(const struct array *a, const uint64_t *at) {
+  if (array_bad(a, at)) return -1;
   for (int l = array_leaf(a); l < a->n_levels; l++)
     if (a->not_stored[l][array_number(a, l, at)]) return l;
   return -1;
@@ -399,6 +414,54 @@ static inline struct bytes write_elements(
 static inline struct bytes write_level(
     const struct array *a, int level, const uint64_t *origin, const int *outer, bool *absent);
 
+/* ---- damage ---- */
+static inline bool is_damaged(const struct array *a) {
+  return a->bad && chance(a->bad);
+}
+
+/* A stored chunk with damage that shows whatever of the chunk is decoded: the head of what a
+ * compressor wrote, a byte under a checksum, or nothing at all of what has neither. */
+static inline void damage_chunk(const struct array *a, const struct level *l, struct bytes *b) {
+  const struct codec *last = l->n_codecs ? &l->codec[l->n_codecs - 1] : NULL;
+
+  if (b->n && a->bad_ends && chance(50)) {
+    b->n = draw(b->n);
+    return;
+  }
+  switch (last ? last->kind : CODEC_SHUFFLE) {
+  case CODEC_SHUFFLE:
+  case CODEC_DELTA: b->n = 0; return;
+  case CODEC_CRC32C:
+  case CODEC_CRC32:
+  case CODEC_ADLER32: b->at[draw(b->n)] ^= (unsigned char)(1 + draw(255)); return;
+  default: memset(b->at, 0xff, 4);
+  }
+}
+
+/* A shard whose index cannot be read. */
+static inline void damage_shard(const struct level *l, struct bytes *shard, uint64_t index_bytes) {
+  uint64_t index = l->index_first ? 0 : shard->n - index_bytes;
+
+  if (l->index_crc && chance(50))
+    shard->at[index + draw(index_bytes)] ^= (unsigned char)(1 + draw(255));
+  else shard->n = draw(index_bytes);
+}
+
+/* Cuts off a shard somewhere behind its index: its chunks that reach beyond are damaged. begins:
+ * where each of the n chunks begins in the array, MAX_DIMS indexes. */
+static inline void cut_shard(const struct array *a, int level, struct bytes *shard,
+    uint64_t index_bytes, const struct bytes *part, const uint64_t *offset, const uint64_t *begins,
+    uint64_t n) {
+  shard->n = index_bytes + draw(shard->n - index_bytes + 1);
+  for (uint64_t i = 0; i < n; i++) {
+    const uint64_t *origin = begins + i * MAX_DIMS;
+    bool whole = !part[i].at || offset[i] + part[i].n <= shard->n;
+
+    if (whole || !array_has(a, origin)) continue;
+    a->is_bad[level + 1][array_number(a, level + 1, origin)] = true;
+  }
+}
+
 /* A shard: its chunks in a random order, now and then with bytes between them that belong to none,
  * and their index. */
 static inline struct bytes write_shard(
@@ -410,9 +473,10 @@ static inline struct bytes write_shard(
   struct bytes *part = own(n * sizeof *part);
   uint64_t *sequence = own(n * sizeof *sequence), *offset = own(n * sizeof *offset), total = 0;
   uint64_t index_bytes = 16 * n + (l->index_crc ? 4 : 0);
+  uint64_t *begins = own(n * MAX_DIMS * sizeof *begins);
   *absent = true;
   for (uint64_t i = 0; i < n; i++) {
-    uint64_t first[MAX_DIMS], rest = i;
+    uint64_t *first = begins + i * MAX_DIMS, rest = i;
     bool none;
 
     for (int k = a->ndim - 1; k >= 0; k--) {
@@ -453,7 +517,15 @@ static inline struct bytes write_shard(
     put_u64(index + 16 * i + 8, part[i].at ? part[i].n : UINT64_MAX, 8, l->index_big);
   }
   if (l->index_crc) put_u64(index + 16 * n, crc32c(index, 16 * n), 4, false);
-  return bytes_exact(out.at, l->index_first ? at : at + index_bytes);
+  out.n = l->index_first ? at : at + index_bytes;
+  bool damaged = level < array_leaf(a) && array_has(a, origin) && is_damaged(a);
+  if (damaged && l->index_first && a->bad_ends && chance(50)) {
+    cut_shard(a, level, &out, index_bytes, part, offset, begins, n);
+  } else if (damaged) {
+    damage_shard(l, &out, index_bytes);
+    a->is_bad[level][array_number(a, level, origin)] = true;
+  }
+  return bytes_exact(out.at, out.n);
 }
 
 /* A chunk of a level as it is stored; outer: the axes in the order in which the level around it has
@@ -482,7 +554,10 @@ static inline struct bytes write_level(
   }
   if (*absent) return (struct bytes){NULL, 0};
   for (int i = 0; i < l->n_codecs; i++) b = encoded(&l->codec[i], b);
-  return b;
+  if (level != array_leaf(a) || !array_has(a, origin) || !is_damaged(a)) return b;
+  damage_chunk(a, l, &b);
+  a->is_bad[level][array_number(a, level, origin)] = true;
+  return bytes_exact(b.at, b.n);
 }
 
 static inline void say_transpose(struct text *t, const struct array *a, const struct level *l) {
@@ -627,6 +702,21 @@ static inline void write_chunks(struct archive *ar, const struct array *a) {
   }
 }
 
+/* What is shown of damaged chunks, where that is no error. */
+static inline void fill_bad(const struct array *a) {
+  uint64_t count = array_count(a), at[MAX_DIMS];
+
+  for (uint64_t i = 0; a->bad && i < count; i++) {
+    uint64_t rest = i;
+
+    for (int d = a->ndim - 1; d >= 0; d--) {
+      at[d] = rest % a->shape[d];
+      rest /= a->shape[d];
+    }
+    if (array_bad(a, at)) memcpy(array_at(a, at), a->fill, a->type->bytes);
+  }
+}
+
 static inline int archive_arrays(const struct archive *ar) {
   return ar->n_arrays + (ar->time != NULL) + ar->n_times + ar->n_coordinates;
 }
@@ -667,6 +757,7 @@ static inline void write_archive(struct archive *ar) {
     }
     first = false;
     write_chunks(ar, a);
+    fill_bad(a);
   }
   if (ar->root_is_array) return;
   one->n = 0;
@@ -894,7 +985,10 @@ static inline void draw_elements(struct array *a) {
   for (int d = 0; d < a->ndim; d++)
     a->n_chunks *= a->chunks[d] = ceil_div(a->shape[d], leaf->size[d]);
   a->is_absent = own(a->n_chunks);
-  for (int l = 0; l < a->n_levels; l++) a->not_stored[l] = own(a->n_chunks);
+  for (int l = 0; l < a->n_levels; l++) {
+    a->not_stored[l] = own(a->n_chunks);
+    a->is_bad[l] = own(a->n_chunks);
+  }
   for (uint64_t i = 0; i < a->n_chunks; i++) a->is_absent[i] = chance(a->absent);
   a->data = own(count * item);
   for (uint64_t i = 0; i < count; i++) {

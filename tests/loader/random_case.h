@@ -343,6 +343,8 @@ static inline void draw_archive(struct setup *s) {
   ar->format = 2 + (int)draw(2);
   ar->n_arrays = chance(45) ? 1 : chance(65) ? 2 : 3;
   ar->root_is_array = chance(4);
+  bool damaged = chance(25);
+  s->desc.on_bad_chunk = chance(damaged ? 80 : 30) ? INSITU_FILL : INSITU_AUTO;
   if (ar->root_is_array) ar->n_arrays = 1;
   ar->group = !ar->root_is_array && chance(20) ? "g" : "";
   ar->consolidated = chance(50);
@@ -360,6 +362,8 @@ static inline void draw_archive(struct setup *s) {
     if (a->partners) a->shape[a->axis] = (uint64_t)a->partners->indexes;
     if (a->seconds) a->path = own_text("%s%sm%d/v", ar->group, *ar->group ? "/" : "", i);
     draw_array(a, a->ndim);
+    a->bad = damaged ? 1 + (unsigned)draw(30) : 0;
+    a->bad_ends = s->desc.on_bad_chunk == INSITU_FILL;
     uint64_t chunks = 1, stored = 1;
     for (int d = 0; d < a->ndim; d++) {
       chunks *= ceil_div(a->shape[d], a->level[a->n_levels - 1].size[d]);
@@ -488,11 +492,12 @@ static inline void draw_views(struct setup *s) {
   s->desc.n_variables = (uint64_t)s->n_variables;
 }
 
-/* Sometimes a fixed variable besides; none where an absent chunk of it is an error of open. */
+/* Sometimes a fixed variable besides; none where an absent or damaged chunk of it is an error of
+ * open. */
 static inline void draw_fixed(struct setup *s) {
   struct view *v = &s->fixed;
   struct archive *ar = &s->archive;
-  uint64_t absent = 0;
+  struct holes holes = {0};
 
   if (s->refused || !chance(30)) return;
   const struct array *a = v->array = &ar->array[draw((uint64_t)ar->n_arrays)];
@@ -504,8 +509,9 @@ static inline void draw_fixed(struct setup *s) {
   if (a->packed && chance(60)) v->v.decode = INSITU_CF;
   if (a->type->kind != KIND_COMPLEX && chance(40)) draw_dtype(v);
   struct chunk_set chunks = chunk_set(a);
-  chunk_set_add(&chunks, v, NULL, 0, 1, &absent);
-  bool raises = absent && s->desc.on_absent_chunk == INSITU_RAISE;
+  chunk_set_add(&chunks, v, NULL, 0, 1, &holes);
+  bool raises = (holes.absent && s->desc.on_absent_chunk == INSITU_RAISE) ||
+                (holes.bad && s->desc.on_bad_chunk != INSITU_FILL);
   if (v->v.mask) s->fixed_mask = mask_view(v);
   if (raises || view_refusal(v) || (v->v.mask && view_refusal(&s->fixed_mask)))
     v->array = s->fixed_mask.array = NULL;

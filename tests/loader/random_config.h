@@ -349,7 +349,6 @@ static inline void draw_resources(struct setup *s) {
   d->check = chance(5);
   d->log_level = INSITU_LOG_OFF;
   d->on_absent_chunk = chance(60) ? INSITU_FILL : chance(60) ? INSITU_AUTO : INSITU_RAISE;
-  d->on_bad_chunk = chance(30) ? INSITU_FILL : INSITU_AUTO;
   if (chance(s->place < PLACE_HTTP ? 15 : 40)) {
     d->cache_dir = own_text("%s/cache", s->folder);
     d->cache_decoded = chance(50);
@@ -614,8 +613,8 @@ static inline void tell_array(FILE *f, const struct array *a) {
 
   if (a->format == 3) say_v3(t, a);
   else say_v2(t, a);
-  fprintf(f, "  array '%s': sample axis %d, %u %% of its chunks absent, %s\n", a->path, a->axis,
-      a->absent, t->at);
+  fprintf(f, "  array '%s': sample axis %d, %u %% of its chunks absent, %u %% damaged, %s\n",
+      a->path, a->axis, a->absent, a->bad, t->at);
   t->n = 0;
   say_attributes(t, a);
   fprintf(f, "    attributes %s\n", t->at);
@@ -698,11 +697,11 @@ static inline void tell_case(FILE *f, const struct setup *s) {
   fprintf(f,
       "\n  assembly %d, prefetch_depth %d, max_inflight %d, decode_threads %d, memory_budget "
       "%" PRIu64
-      ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, cache_dir %s, "
-      "cache_decoded %d, option %s\n",
+      ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, on_bad_chunk %d, "
+      "cache_dir %s, cache_decoded %d, option %s\n",
       d->assembly, (int)d->prefetch_depth, (int)d->max_inflight, (int)d->decode_threads,
       d->memory_budget, d->io, d->inline_io, d->hold_epoch, d->check, d->on_absent_chunk,
-      d->cache_dir ? d->cache_dir : "none", d->cache_decoded,
+      d->on_bad_chunk, d->cache_dir ? d->cache_dir : "none", d->cache_decoded,
       d->n_options ? s->option[0].key : "none");
   if (s->refused) fprintf(f, "  to be refused: %s\n", s->why);
 }

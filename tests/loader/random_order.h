@@ -210,8 +210,12 @@ static inline uint64_t default_lanes(
 }
 
 /* ---- what is read ---- */
+struct holes { /* chunks that are not stored, and damaged ones */
+  uint64_t absent, bad;
+};
 struct reads {
-  uint64_t reads, distinct, wanted, bytes, absent, rows;
+  uint64_t reads, distinct, wanted, bytes, rows;
+  struct holes holes;
 };
 
 /* Chunks that one read returns, of a view's box at a sample: calls each for every one, a number
@@ -304,25 +308,30 @@ static inline uint64_t chunk_set_holes(struct chunk_set *c, const struct view *v
 }
 
 /* How many chunks of what a step shows of an anchor (NULL: of all of it) bear another stamp; they
- * get this one. *absent: those of them that are not stored, and absent inner chunks of those that
- * are. */
+ * get this one. To *holes (NULL: to none) are added those that are not stored or damaged, and
+ * absent inner chunks of the others. */
 static inline uint64_t chunk_set_add(struct chunk_set *c, const struct view *v,
-    const int64_t *anchor, uint64_t step, uint64_t stamp, uint64_t *absent) {
+    const int64_t *anchor, uint64_t step, uint64_t stamp, struct holes *holes) {
   const struct array *a = v->array;
   int leaf = array_leaf(a);
   struct chunk_walk w = chunk_walk(v, leaf, anchor, step);
-  uint64_t fresh = 0;
+  uint64_t fresh = 0, at[MAX_DIMS];
 
   do {
     uint64_t number = 0;
 
-    for (int d = 0; d < a->ndim; d++) number = number * c->grid[d] + w.at[d];
+    for (int d = 0; d < a->ndim; d++) {
+      number = number * c->grid[d] + w.at[d];
+      at[d] = w.at[d] * a->level[leaf].size[d];
+    }
     if (c->stamp[number] == stamp) continue;
     c->stamp[number] = stamp;
     fresh++;
-    if (absent) *absent += a->not_stored[leaf][number];
+    if (!holes) continue;
+    if (array_bad(a, at)) holes->bad++;
+    else holes->absent += a->not_stored[leaf][number];
   } while (chunk_walk_next(&w, a->ndim));
-  if (absent) *absent += chunk_set_holes(c, v, anchor, step, stamp);
+  if (holes) holes->absent += chunk_set_holes(c, v, anchor, step, stamp);
   return fresh;
 }
 
@@ -360,7 +369,7 @@ static inline struct reads epoch_reads(
       space_index(view->space, e->anchor[at - 1], anchor);
       for (int i = 0; i < n_views; i++)
         for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
-          uint64_t fresh = chunk_set_add(of[i], &view[i], anchor, k, stamp, &r.absent);
+          uint64_t fresh = chunk_set_add(of[i], &view[i], anchor, k, stamp, &r.holes);
 
           r.reads += fresh;
           r.bytes += fresh * of[i]->bytes;

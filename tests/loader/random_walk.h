@@ -40,7 +40,10 @@ struct walk {
   const void *fixed[2]; /* where the fixed array and its mask lie; NULL: not seen yet */
   unsigned max_held, n_held;
   uint64_t hash[MAX_HELD];
-  uint64_t bad;    /* the first batch that a NaN or RAISE stops; UINT64_MAX: none */
+  /* The first batch that an absent or damaged chunk stops (UINT64_MAX: none), and which of both it
+   * has. */
+  uint64_t bad;
+  bool bad_absent, bad_corrupt;
   struct run *run; /* to be told of its batches */
   bool failed, ended;
 };
@@ -97,45 +100,63 @@ static inline bool shows_chunk(const struct view *v, int level, const uint64_t *
   return true;
 }
 
-/* Whether an element lies in an absent chunk, and that is an error: by default where some variable
- * shows the chunk's fill value as NaN. */
-static inline bool element_raises(
+/* INSITU_E_CORRUPT: an element lies in a damaged chunk, and that is an error. INSITU_E_ABSENT: it
+ * lies in an absent one, and that is an error: by default where some variable shows the chunk's
+ * fill value as NaN. */
+static inline insitu_status element_raises(
     const struct setup *s, const struct array *a, const uint64_t *at) {
   int level = array_absent_level(a, at), leaf = array_leaf(a);
 
-  if (level < 0) return false;
-  if (s->desc.on_absent_chunk != INSITU_AUTO) return s->desc.on_absent_chunk == INSITU_RAISE;
+  if (array_bad(a, at)) return s->desc.on_bad_chunk == INSITU_FILL ? INSITU_OK : INSITU_E_CORRUPT;
+  if (level < 0) return INSITU_OK;
+  if (s->desc.on_absent_chunk == INSITU_FILL) return INSITU_OK;
+  if (s->desc.on_absent_chunk == INSITU_RAISE) return INSITU_E_ABSENT;
   for (int i = 0; i < s->n_views; i++) {
     const struct view *v = &s->view[i];
 
     if (v->array == a && shows_fill_as_nan(v) && shows_chunk(v, level > leaf ? level : leaf, at))
-      return true;
+      return INSITU_E_ABSENT;
   }
-  return false;
+  return INSITU_OK;
 }
 
-/* Whether what a step of a view shows of an anchor touches an absent chunk that is an error. */
-static inline bool step_raises(
-    const struct setup *s, const struct view *v, const int64_t *anchor, uint64_t step) {
+/* Notes what is an error of what a step of a view shows of an anchor. */
+static inline void step_raises(
+    struct walk *w, const struct view *v, const int64_t *anchor, uint64_t step) {
+  const struct setup *s = w->s;
   uint64_t each = view_elements(v), n = view_channels(v) * each, at[MAX_DIMS];
+  bool absent = v->array->absent && s->desc.on_absent_chunk != INSITU_FILL,
+       bad = v->array->bad && s->desc.on_bad_chunk != INSITU_FILL;
 
-  if (!v->array->absent || s->desc.on_absent_chunk == INSITU_FILL) return false;
+  if (!absent && !bad) return;
   for (uint64_t k = 0; k < n; k++) {
     view_place(v, anchor, step, k / each, k % each, at);
-    if (array_has(v->array, at) && element_raises(s, v->array, at)) return true;
+    insitu_status status = array_has(v->array, at) ? element_raises(s, v->array, at) : INSITU_OK;
+    w->bad_absent = w->bad_absent || status == INSITU_E_ABSENT;
+    w->bad_corrupt = w->bad_corrupt || status == INSITU_E_CORRUPT;
   }
-  return false;
 }
 
-static inline bool row_raises(const struct walk *w, int64_t number) {
+static inline void row_raises(struct walk *w, int64_t number) {
   int64_t anchor[MAX_AXES];
 
   space_index(w->s->space, number, anchor);
+  for (int i = 0; i < w->s->n_views; i++)
+    for (uint64_t k = 0; k < view_steps(&w->view[i]); k++) step_raises(w, &w->view[i], anchor, k);
+}
+
+/* Whether some of what a row shows lies in a damaged chunk. */
+static inline bool row_is_bad(const struct walk *w, const int64_t *anchor) {
+  uint64_t at[MAX_DIMS];
+
   for (int i = 0; i < w->s->n_views; i++) {
     const struct view *v = &w->view[i];
+    uint64_t each = view_elements(v), n = view_channels(v) * each;
 
-    for (uint64_t k = 0; k < view_steps(v); k++)
-      if (step_raises(w->s, v, anchor, k)) return true;
+    for (uint64_t k = 0; v->array->bad && k < n * view_steps(v); k++) {
+      view_place(v, anchor, k / n, k % n / each, k % each, at);
+      if (array_has(v->array, at) && array_bad(v->array, at)) return true;
+    }
   }
   return false;
 }
@@ -187,12 +208,13 @@ static inline void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
   w->e = epoch_of(s, w->part, w->order, w->epoch, lanes, window);
   if (space_patched(s->space)) walk_locate(w);
   w->bad = UINT64_MAX;
+  w->bad_absent = w->bad_corrupt = false;
   w->start = w->batch;
   for (uint64_t b = w->batch; b < w->e.batches && w->bad == UINT64_MAX; b++) {
     uint64_t n = epoch_batch(&w->e, w->world, w->rank, b, row);
 
-    for (uint64_t r = 0; r < n; r++)
-      if (row_raises(w, row[r])) w->bad = b;
+    for (uint64_t r = 0; r < n; r++) row_raises(w, row[r]);
+    if (w->bad_absent || w->bad_corrupt) w->bad = b;
   }
 }
 
@@ -318,6 +340,7 @@ static inline void check_elements(
             part_names[w->part], (int)w->epoch, (int)b->index, (int)w->rank, v->v.label, (int)r,
             anchor_words(w->s->space, anchor), (int)c, (int)k, (int)e, text[0], text[1],
             !has                                  ? " (outside of the array)"
+            : array_bad(a, at)                    ? " (its chunk is damaged)"
             : a->is_absent[array_chunk_of(a, at)] ? " (its chunk is absent)"
                                                   : "");
       }
@@ -423,6 +446,22 @@ static inline void check_coordinates(const struct walk *w, const insitu_batch *b
   }
 }
 
+/* Which rows show something of a damaged chunk. */
+static inline void check_bad_rows(const struct walk *w, const insitu_batch *b) {
+  bool fills = w->s->desc.on_bad_chunk == INSITU_FILL;
+
+  if (!fills != !b->bad_rows) differ("bad_rows is%s NULL", b->bad_rows ? " not" : "");
+  for (uint64_t r = 0; fills && r < b->rows; r++) {
+    const int64_t *anchor = b->axis_indices + r * b->n_axes;
+    bool want = row_is_bad(w, anchor);
+
+    if (b->bad_rows[r] != want)
+      differ("%s epoch %d batch %d rank %d: bad_rows of row %d (anchor %s) is %d, not %d",
+          part_names[w->part], (int)w->epoch, (int)b->index, (int)w->rank, (int)r,
+          anchor_words(w->s->space, anchor), b->bad_rows[r], want);
+  }
+}
+
 static inline void check_batch(struct walk *w, const insitu_batch *b) {
   int64_t want[4096];
   uint64_t n = epoch_batch(&w->e, w->world, w->rank, w->batch, want);
@@ -445,6 +484,7 @@ static inline void check_batch(struct walk *w, const insitu_batch *b) {
     if (b->sample_indices[r] != anchor[0]) differ("sample_indices are no first index");
   }
   check_coordinates(w, b);
+  check_bad_rows(w, b);
   const struct view *fixed = &w->s->fixed, *fixed_mask = &w->s->fixed_mask;
   uint64_t n_fixed = (uint64_t)(fixed->array != NULL) + (fixed_mask->array != NULL);
   if (b->n_arrays != (uint64_t)w->s->n_outputs + n_fixed)
@@ -489,13 +529,15 @@ static inline void release_one(struct walk *w) {
 /* The batch that cannot be delivered: its error comes every time. */
 static inline bool walk_fails(struct walk *w, insitu_status status, const insitu_error *err) {
   insitu_batch *b = NULL;
+  bool told = (w->bad_absent && status == INSITU_E_ABSENT) ||
+              (w->bad_corrupt && status == INSITU_E_CORRUPT);
 
-  if (status != INSITU_E_ABSENT)
-    differ("%s epoch %d batch %d: %s, not INSITU_E_ABSENT: %s", part_names[w->part], (int)w->epoch,
-        (int)w->batch, insitu_status_name(status), err->message);
+  if (!told)
+    differ("%s epoch %d batch %d: %s, but its chunks are%s%s: %s", part_names[w->part],
+        (int)w->epoch, (int)w->batch, insitu_status_name(status), w->bad_absent ? " absent" : "",
+        w->bad_corrupt ? " damaged" : "", err->message);
   for (int i = 0; i < 2; i++)
-    if (insitu_iter_next(w->it, WAIT_MS, &b, NULL) != INSITU_E_ABSENT)
-      differ("an error does not last");
+    if (insitu_iter_next(w->it, WAIT_MS, &b, NULL) != status) differ("an error does not last");
   w->failed = true;
   return false;
 }
