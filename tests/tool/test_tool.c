@@ -368,6 +368,46 @@ static void test_info_values(void **state) {
   assert_has(run_out, "?[31mred");
 }
 
+/* An array that grew after its metadata were consolidated, and a file that is no chunk. */
+static void test_info_stale(void **state) {
+  (void)state;
+  char root[512], path[600];
+  for (int format = 2; format <= 3; format++) {
+    snprintf(root, sizeof root, "%s%d", support_path("stale"), format);
+    assert_int_equal(
+        run_tool("mk %s --format %d --consolidated --shape 8,3,4 --chunks 4,3,4 -q", root, format),
+        0);
+    assert_int_equal(run_tool("info %s", root), 0);
+    assert_null(strstr(run_out, "STALE"));
+    assert_has(run_out, "in 2 of 2 objects");
+    snprintf(path, sizeof path, "%s/u/%s", root, format == 3 ? "zarr.json" : ".zarray");
+    char *text = run_slurp(path), *shape = strstr(text, "[8, 3, 4]");
+    assert_non_null(shape);
+    shape[1] = '9';
+    support_write(path, text, strlen(text));
+    free(text);
+    snprintf(path, sizeof path, "%s/u/Thumbs.db", root);
+    support_write(path, "x", 1);
+    assert_int_equal(run_tool("info %s", root), 0);
+    assert_has(run_out, "The consolidated metadata of 1 array are not what the array's own say");
+    assert_has(run_out, "u  float32 (time 8, lat 3, lon 4)\n    STALE    its own ");
+    assert_has(run_out, "has the shape [9, 3, 4], and the consolidated metadata");
+    assert_has(run_out, "in 3 files; it has 2 objects");
+    assert_int_equal(run_tool("info %s --json", root), 0);
+    assert_has(run_out, "\"stale\": \"its own ");
+    assert_null(strstr(strstr(run_out, "\"stale\"") + 1, "\"stale\"")); /* of u alone */
+
+    /* what cannot be compared is no agreement; consolidated metadata alone are whole */
+    snprintf(path, sizeof path, "%s/u/%s", root, format == 3 ? "zarr.json" : ".zarray");
+    support_write(path, "{", 1);
+    assert_int_equal(run_tool("info %s u", root), 0);
+    assert_has(run_out, "cannot be compared: ");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(run_tool("info %s u", root), 0);
+    assert_null(strstr(run_out, "STALE"));
+  }
+}
+
 /* OME-NGFF images: of 0.4 below groups, of 0.5 at the root and beside it; what they name is looked
  * up. */
 static void write_attributes(const char *root, const char *name, const char *text) {
@@ -933,6 +973,7 @@ int main(void) {
       cmocka_unit_test(test_info_stores),
       cmocka_unit_test(test_info_sharded),
       cmocka_unit_test(test_info_values),
+      cmocka_unit_test(test_info_stale),
       cmocka_unit_test(test_info_suggests_what_opens),
       cmocka_unit_test(test_info_commands),
       cmocka_unit_test(test_info_images),

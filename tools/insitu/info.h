@@ -38,6 +38,7 @@ static void info_json_array(
     tool_json_u64(j, "stored_objects", a->stored_objects);
     tool_json_bool(j, "stored_complete", !a->cut);
   }
+  if (a->stale[0]) tool_json_string(j, "stale", a->stale);
   tool_json_token(j, "fill_value", doc, a->fill);
   if (v3) tool_json_token(j, "codecs", doc, insitu__text_json_get(doc, a->node.node, "codecs"));
   else {
@@ -227,8 +228,11 @@ static void info_json(
 static void info_print(
     struct info *f, const struct info_axis *axes, const struct info_suggestion *s) {
   char decoded[16], stored[16], n[32];
-  uint64_t refused = 0;
-  for (uint64_t i = 0; i < f->n; i++) refused += f->arrays[i].err.status != 0;
+  uint64_t refused = 0, stale = 0;
+  for (uint64_t i = 0; i < f->n; i++) {
+    refused += f->arrays[i].err.status != 0;
+    stale += f->arrays[i].stale[0] != 0;
+  }
   printf("%s", tool_style(TOOL_BOLD));
   const char *url = tool_archive_name(&f->archive, f->url);
   tool_put_padded(url, 0);
@@ -250,6 +254,11 @@ static void info_print(
   if (f->cut)
     printf("Not all stored bytes were counted: time was up (--size-seconds 60), or a directory "
            "cannot be read.\n");
+  if (stale)
+    printf("%sThe consolidated metadata of %s array%s are not what the array%s own say: see STALE "
+           "below.%s\n",
+        tool_style(TOOL_YELLOW), tool_count(n, stale), stale == 1 ? "" : "s",
+        stale == 1 ? "'s" : "s'", tool_style(TOOL_PLAIN));
   if (!info_short) info_print_groups(f);
   info_print_tree(f);
   info_print_images(f);
@@ -297,6 +306,7 @@ static int info_gather(struct info *f, uint64_t seconds) {
     if (status == INSITU_E_NOTFOUND || status == INSITU_E_ARG) return tool_fail_error(&err);
     info_read_array(f, &f->arrays[f->n++], f->below);
   }
+  for (uint64_t i = 0; i < f->n; i++) info_read_own(f, &f->arrays[i]);
   f->deadline = insitu__base_now() + (int64_t)insitu__base_min(seconds, 1u << 30) * 1000000000;
   info_sizes(f);
   if (insitu__store_is_remote(&f->archive.store))

@@ -38,6 +38,8 @@ struct info_array {
   /* microseconds; every 0: its first and last chunk hold steps of several lengths */
   int64_t date[2], every;
   insitu_error undated; /* status < 0: why there are none */
+  /* Where the consolidated metadata differ from the array's own, what these say; else "". */
+  char stale[240];
   /* what it is to the others; set by info_roles */
   const char *image; /* the first array of an OME-NGFF image: what to call it; else NULL */
   bool level;        /* a smaller one of an image: another size of the same pixels */
@@ -199,6 +201,33 @@ static void info_read_array(struct info *f, struct info_array *a, const char *pa
     uint64_t along = info_objects(a, i);
     if (!insitu__base_mul(a->objects, along, &a->objects)) a->objects = 0;
   }
+}
+
+/* What the shape is in the array's own document, where that is another than the consolidated one's.
+ * Programs that append without consolidating leave the old one: readers see the samples of then. */
+static void info_read_own(struct info *f, struct info_array *a) {
+  const struct insitu__store *s = &f->archive.store;
+  const char *name = f->archive.group.format == 3 ? "zarr.json" : ".zarray";
+  uint64_t shape[INSITU__MAX_DIMS];
+  unsigned n;
+  insitu_error err = {0};
+  struct tool_node own = {0};
+  if (f->archive.group.nodes < 0 || !a->has_shape || insitu__store_is_remote(s)) return;
+  insitu_status status = tool_node_read(&f->archive, a->path, name, 0, &own, &err);
+  if (status == INSITU_OK) {
+    int token = insitu__text_json_get(&own.own[0], 0, "shape");
+    bool whole = info_extents(&own.own[0], token, &n, shape);
+    if (!whole || n != a->ndim || memcmp(shape, a->shape, n * sizeof *shape)) {
+      char text[120];
+      info_text(&own.own[0], token, text, sizeof text);
+      snprintf(a->stale, sizeof a->stale,
+          "its own %s has the shape %s, and the consolidated metadata are older: consolidate again",
+          name, token < 0 ? "of no array" : text);
+    }
+  } else if (status != INSITU_E_NOTFOUND) { /* as in archives that have no other metadata */
+    snprintf(a->stale, sizeof a->stale, "its own %s cannot be compared: %.160s", name, err.message);
+  }
+  tool_node_free(&own);
 }
 
 static bool info_wanted(const struct info *f, const char *path) {

@@ -175,9 +175,12 @@ static void info_print_size(const struct info_array *a) {
     n = snprintf(text, sizeof text, "%s%s", tool_bytes(decoded, a->decoded), a->sized ? ", " : "");
   if (a->sized && n >= 0) {
     if (a->objects) tool_count(all, a->objects);
+    bool more = a->objects && a->stored_objects > a->objects; /* such as what an editor left */
+    const char *of = a->objects ? " of " : "";
+    if (more) of = " files; it has ";
     n += snprintf(text + n, sizeof text - (size_t)n, "stored%s %s in %s%s%s object%s",
         a->cut ? " at least" : "", tool_bytes(stored, a->stored),
-        tool_count(objects, a->stored_objects), a->objects ? " of " : "", all,
+        tool_count(objects, a->stored_objects), of, all,
         (a->objects ? a->objects : a->stored_objects) == 1 ? "" : "s");
     if (a->decoded && a->stored && !a->cut && a->stored_objects == a->objects)
       snprintf(
@@ -230,6 +233,7 @@ static void info_print_array(const struct info *f, const struct info_array *a) {
   if (a->err.status) {
     info_line("REFUSED", a->err.message);
   }
+  if (a->stale[0]) info_line("STALE", a->stale);
   if (a->node.node < 0) return;
   info_print_chunk(a);
   info_array_codecs(f, a, &b);
