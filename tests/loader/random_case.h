@@ -8,7 +8,15 @@
 #include <unistd.h>
 
 enum { MAX_WORLD = 4 };
-enum place { PLACE_FOLDER, PLACE_MEMORY, PLACE_ZIP, PLACE_HTTP, PLACE_HTTP_ZIP };
+enum place {
+  PLACE_FOLDER,
+  PLACE_MEMORY,
+  PLACE_ZIP,
+  PLACE_REFS,
+  PLACE_HTTP, /* here and below: far */
+  PLACE_HTTP_ZIP,
+  PLACE_HTTP_REFS
+};
 enum split_kind { SPLIT_DEFAULT, SPLIT_FRACTIONS, SPLIT_RANGES, SPLIT_DATES, SPLIT_MANIFEST };
 
 struct setup {
@@ -88,6 +96,8 @@ static inline void write_file(const char *path, const void *bytes, size_t n) {
   if (!f || fwrite(bytes, 1, n, f) != n || fclose(f)) abort();
 }
 
+#include "random_refs.h"
+
 /* Puts the archive into its place, and the place into the configuration. */
 static inline void place_archive(struct setup *s) {
   struct archive *ar = &s->archive;
@@ -106,6 +116,14 @@ static inline void place_archive(struct setup *s) {
     s->desc.objects = s->objects;
     s->desc.n_objects = ar->n_objects;
     s->desc.url = chance(50) ? "memory://" : "memory://any";
+    return;
+  }
+  if (s->place == PLACE_REFS || s->place == PLACE_HTTP_REFS) {
+    write_refs(ar, s->folder);
+    s->desc.url = own_text("%s/refs.json", s->folder);
+    if (s->place == PLACE_HTTP_REFS)
+      s->desc.url =
+          own_text("http://127.0.0.1:%d/c%" PRIu64 "/refs.json", random_server->port, s->number);
     return;
   }
   if (s->place == PLACE_ZIP || s->place == PLACE_HTTP_ZIP) {

@@ -591,11 +591,13 @@ static inline void draw_case(struct setup *s, uint64_t number) {
     s->desc.patches = s->space->patches;
   }
   where = (unsigned)draw(100);
-  s->place = where < 40   ? PLACE_FOLDER
-             : where < 65 ? PLACE_MEMORY
-             : where < 80 ? PLACE_ZIP
-             : where < 92 ? PLACE_HTTP
-                          : PLACE_HTTP_ZIP;
+  s->place = where < 35   ? PLACE_FOLDER
+             : where < 55 ? PLACE_MEMORY
+             : where < 68 ? PLACE_ZIP
+             : where < 78 ? PLACE_REFS
+             : where < 88 ? PLACE_HTTP
+             : where < 94 ? PLACE_HTTP_ZIP
+                          : PLACE_HTTP_REFS;
   place_archive(s);
   draw_views(s);
   draw_order(s);
@@ -628,8 +630,8 @@ static inline void tell_array(FILE *f, const struct array *a) {
 }
 
 static inline void tell_case(FILE *f, const struct setup *s) {
-  static const char *const places[] = {
-      "folder", "memory", "zip file", "HTTP", "zip file over HTTP"};
+  static const char *const places[] = {"folder", "memory", "zip file", "references", "HTTP",
+      "zip file over HTTP", "references over HTTP"};
   static const char *const kinds[] = {
       "by default", "by fractions", "by ranges", "by dates", "by manifest"};
   static const char *const parts[] = {"train", "val", "test", "all"};
