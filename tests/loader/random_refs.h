@@ -1,5 +1,5 @@
-/* A random archive as references: metadata inline, chunks in packs, in files of their own, or inline
- * too. After random_case.h's write_file. */
+/* A random archive as references: metadata inline, chunks in packs, in files of their own, or
+ * inline too. random_case.h includes this file behind its write_file. */
 #ifndef TESTS_RANDOM_REFS_H
 #define TESTS_RANDOM_REFS_H
 
