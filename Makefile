@@ -55,7 +55,7 @@ TSAN_TESTS = $(filter-out test_tool_remote, $(IO_TESTS)) test_coro test_cudasim 
 # others; with TEST_ALL_MODES=1 in the environment each goes through all.
 TSAN_SLICE = test_call test_cloud test_coro test_cudasim test_decoded test_device test_disk test_fault test_http_reads test_kept \
   test_launch test_loader test_memory test_memory_store test_poison test_reactor test_read test_receipts test_ring test_scan \
-  test_server test_steps test_stores test_stress test_trace
+  test_sequences test_server test_steps test_stores test_stress test_trace
 # A sanitizer has little to see in a simulation of servers, which is arithmetic alone and takes long.
 ASAN_TESTS = $(filter-out test_tune, $(TESTS))
 # The others of IO_TESTS go through all backends by themselves, where INSITU_IO does not name one
@@ -76,8 +76,8 @@ CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d
 # arithmetic, whose references are long doubles, which Valgrind cuts to 64 bits.
 VG_TESTS = $(filter-out $(CUDA_TESTS) test_memory test_tool test_tool_data test_tool_pictures \
   test_tool_runs test_tool_remote test_tool_virtual test_index test_disk \
-  test_check test_dlpack test_refs test_remote test_remote_oom test_server test_codec_core test_codec_zlib test_order test_plan \
-  test_time test_tune test_moments test_opmath test_opmath_scalar, $(TESTS))
+  test_check test_dlpack test_refs test_remote test_remote_oom test_sequences test_server test_codec_core test_codec_zlib \
+  test_order test_plan test_time test_tune test_moments test_opmath test_opmath_scalar, $(TESTS))
 # What .ci/run gives to Valgrind of these: parsers, codecs, coroutines, and a program for each way of a loader. All are for who has
 # touched more.
 VG_SLICE = test_kept test_codec test_coro test_filter test_grids test_http test_icechunk test_json test_kerchunk test_list \

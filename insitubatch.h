@@ -1947,7 +1947,7 @@ typedef struct insitu_iter_desc {
   int32_t split;     /* INSITU_TRAIN, INSITU_VAL, INSITU_TEST, INSITU_ALL */
   int32_t order;     /* INSITU_SHUFFLED, INSITU_SEQUENTIAL */
   uint32_t max_held; /* batches you may hold at once (2) */
-  uint64_t epoch;    /* first epoch */
+  uint64_t epoch;    /* first epoch, below 2^20 */
   /* cudaStream_t that uses its batches, not cudaStreamPerThread; NULL: the legacy default
    * stream. Outlives both */
   void *stream;
@@ -2438,8 +2438,8 @@ INSITU_DEF void insitu_iter_close(insitu_iter **iter);
 INSITU_DEF insitu_status insitu_iter_next(
     insitu_iter *iter, int64_t timeout_ms, insitu_batch **out, insitu_error *err);
 
-/* Goes to the start of an epoch and clears an error. At the boundary before that epoch, what is
- * prefetched of it is kept. */
+/* Goes to the start of an epoch, one below 2^20, and clears an error. At the boundary before that
+ * epoch, what is prefetched of it is kept. */
 INSITU_DEF insitu_status insitu_iter_set_epoch(
     insitu_iter *iter, uint64_t epoch, insitu_error *err);
 
