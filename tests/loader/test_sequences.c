@@ -731,7 +731,7 @@ static void refuse_loader(struct loader *l) {
   must("norm", s, INSITU_E_NOTFOUND);
   CALL(s, insitu_loader_stats(l->ld, NULL, &err), &err);
   must("stats", s, INSITU_E_ARG);
-  if (atomic_load(&cancelling[l->slot]) || l->faulty || l->tight) return;
+  if (atomic_load(&cancelling[l->slot]) || l->faulty || l->offline || l->tight) return;
   CALL(s, insitu_sample_dates(l->ld, &(int64_t){TIME}, 1, &date, &err), &err);
   must("dates", s, INSITU_E_ARG);
   atomic_store(&dated[l->slot], true);
