@@ -32086,6 +32086,13 @@ static bool insitu__select_number(const char *p, const char *end, double *value)
   return insitu__text_double(p, (uint64_t)(end - p), value) && __builtin_isfinite(*value);
 }
 
+/* Whether a text begins as dates do, "2000-01". */
+static bool insitu__select_dated(const char *p, const char *end) {
+  uint64_t year;
+  insitu__select_blanks(&p, end);
+  return end - p > 4 && p[4] == '-' && insitu__text_digits(p, 4, &year);
+}
+
 /* Reads an integer from all of [p, end). */
 static bool insitu__select_integer(const char *p, const char *end, int64_t *value) {
   uint64_t magnitude;
@@ -32111,8 +32118,12 @@ static insitu_status insitu__select_value_term(
   const char *first_end = end;
   if (tilde) first_end = tilde;
   if (dots) first_end = dots;
-  if (!insitu__select_number(p, first_end, &term->from))
-    return insitu__select_bad_term(term, "it begins with no number", err);
+  if (!insitu__select_number(p, first_end, &term->from)) {
+    const char *cause = "it begins with no number";
+    if (insitu__select_dated(p, first_end))
+      cause = "dates are no values here: samples are selected by sample_from and sample_to";
+    return insitu__select_bad_term(term, cause, err);
+  }
   if (dots && !insitu__select_number(dots + 2, end, &term->to))
     return insitu__select_bad_term(term, "no number stands behind the dots", err);
   if (!tilde) return INSITU_OK;

@@ -75,6 +75,8 @@ static void grammar(void **state) {
       {"a=x", "begins with no number"}, {"a=nan", "begins with no number"},
       {"a=inf", "begins with no number"}, {"a=0x10", "begins with no number"},
       {"a=1e999", "begins with no number"}, {"a=1 2", "begins with no number"},
+      {"a=2000-01-02", "sample_from"}, {"a= 1979-06..1980", "sample_from"},
+      {"a=1979-", "sample_from"}, {"a=979-06", "begins with no number"},
       {"a=..5", "begins with no number"}, {"a=5..", "behind the dots"},
       {"a=5..x", "behind the dots"}, {"a=5~", "behind ~"}, {"a=5~-1", "behind ~"},
       {"a=1..2~3", "has no tolerance"}, {"a=[1.5]", "no index"}, {"a=[x]", "no index"},
