@@ -34423,8 +34423,10 @@ static inline unsigned insitu__geometry_public(const struct insitu__geometry *g,
   return k < g->n_drawn ? g->axes[k].number : g->patch[k - g->n_drawn].number;
 }
 
-/* Finds axis number k of the desc in the array: the one that desc.axes names or, without desc.axes,
- * the sample axis. */
+static const char insitu__geometry_whole[] =
+    "; or say fixed = 1 of its variable, if every batch is to show the array whole";
+
+/* Finds axis number k of the desc in the array: of desc.axes or, without them, the sample axis. */
 static insitu_status insitu__geometry_find_axis(const struct insitu__geometry_array *a,
     const insitu_loader_desc *desc, unsigned k, unsigned *axis, insitu_error *err) {
   const struct insitu__zarr_array *z = &a->zarr;
@@ -34433,10 +34435,7 @@ static insitu_status insitu__geometry_find_axis(const struct insitu__geometry_ar
   insitu_error cause = {0};
   insitu_status s = insitu__geometry_axis(z, dim, number, axis, &cause);
 
-  if (s)
-    return insitu__error_set(err, s,
-        "%.800s; or say fixed = 1 of its variable, if every batch is to show the array whole",
-        cause.message);
+  if (s) return insitu__error_set(err, s, "%.800s%s", cause.message, insitu__geometry_whole);
   if ((a->drawn_mask | a->patch_mask) >> *axis & 1)
     return insitu__error_set(err, INSITU_E_ARG,
         "open: axes name axis %u of array %s twice; name each axis once", *axis, z->path);
@@ -35671,9 +35670,10 @@ static insitu_status insitu__geometry_axes(
         return insitu__error_set(err, INSITU_E_SHAPE,
             "open: array %s has %" PRIu64 " samples and array %s has %" PRIu64
             ", and not both have a coordinate to join them by: check %s, or set map = "
-            "INSITU_BY_INDEX, and rate, in the variables of array %s",
+            "INSITU_BY_INDEX, and rate, in the variables of array %s%s",
             first->zarr.path, axis->samples, a->zarr.path, samples,
-            desc->n_axes ? "axes" : "sample_dim and sample_axis", a->zarr.path);
+            desc->n_axes ? "axes" : "sample_dim and sample_axis", a->zarr.path,
+            insitu__geometry_whole);
       if (mapped) rows = insitu__map_rows(a->map, rows);
       if (rows > axis->chunk || (rows == axis->chunk && !axis->grid))
         axis->grid = mapped ? NULL : grid;
@@ -49854,17 +49854,29 @@ static enum insitu__join_way insitu__join_way(
   return a->dates && b->dates ? INSITU__JOIN_MOMENTS : INSITU__JOIN_UNREAD;
 }
 
-/* The error for coordinates that cannot be compared. An error of reading one says why. */
+/* What to do about two arrays that do not go together along axis number k, where the axis has two
+ * names: one of them may have no samples, as a mask. */
+static const char *insitu__join_or_whole(
+    const struct insitu__geometry_array *a, const struct insitu__geometry_array *b, unsigned k) {
+  const char *one = a->zarr.dim[insitu__geometry_own_axis(a, k)];
+  const char *other = b->zarr.dim[insitu__geometry_own_axis(b, k)];
+  return one && other && strcmp(one, other) ? insitu__geometry_whole : "";
+}
+
+/* The error for coordinates that cannot be compared. An error of reading one says why. otherwise:
+ * what else to do. */
 static insitu_status insitu__join_failed(const struct insitu__geometry_array *a,
-    const struct insitu__join_coordinate *c, const insitu_error *cause, insitu_error *err) {
+    const struct insitu__join_coordinate *c, const char *otherwise, const insitu_error *cause,
+    insitu_error *err) {
   const char *of_dates = strstr(cause->message, "; select samples by index");
   int n = (int)(of_dates ? (size_t)(of_dates - cause->message) : strlen(cause->message));
   insitu__error_cause(err, cause);
   return insitu__error_set(err, cause->status,
       "open, array %.160s: its samples cannot be compared with those of other arrays, "
       "coordinate %.160s: %.*s; correct it, or match samples by index, with map = INSITU_BY_INDEX "
-      "and rate, in the variables of the array",
-      a->zarr.path, c->zarr.path ? c->zarr.path : c->dim, n < 500 ? n : 500, cause->message);
+      "and rate, in the variables of the array%s",
+      a->zarr.path, c->zarr.path ? c->zarr.path : c->dim, n < 400 ? n : 400, cause->message,
+      otherwise);
 }
 
 /* Reads two coordinates in one way. *failed: the one that could not be, or does not go with the
@@ -49935,14 +49947,14 @@ static insitu_status insitu__join_join(insitu_loader *ld, struct insitu__join_co
   int slope[2] = {0};
   if (!map) return insitu__error_set(err, INSITU_E_NOMEM, "open: no memory for maps of samples");
   insitu_status status = insitu__map_slope(&anchors, &slope[0], &cause);
-  if (status) return insitu__join_failed(to, first, &cause, err);
+  if (status) return insitu__join_failed(to, first, "", &cause, err);
   status = insitu__map_slope(&indexes, &slope[1], &cause);
   if (!status && slope[0] * slope[1] < 0)
     status = insitu__error_set(&cause, INSITU_E_SHAPE, "its values %s, and those of %.160s %s",
         slope[1] < 0 ? "fall" : "rise", first->zarr.path, slope[0] < 0 ? "fall" : "rise");
   if (!status)
     status = insitu__map_join(&anchors, &indexes, slope[0] < 0 || slope[1] < 0, map, &cause);
-  if (status) return insitu__join_failed(a, c, &cause, err);
+  if (status) return insitu__join_failed(a, c, "", &cause, err);
   if (map->shared) return insitu__join_keep_map(ld, i, map, err);
 
   if (!anchors.n || !indexes.n) return INSITU_OK; /* nothing can be drawn */
@@ -49990,7 +50002,9 @@ static insitu_status insitu__join_compare_await(insitu_loader *ld, uint64_t to,
   insitu_error cause = {0};
   if (!equal && !joins) return INSITU_OK; /* refused for that later */
   insitu_status status = insitu__join_values_await(ld, first, c, &failed, &cause);
-  if (status) return insitu__join_failed(&g->arrays[failed == c ? i : to], failed, &cause, err);
+  if (status)
+    return insitu__join_failed(&g->arrays[failed == c ? i : to], failed,
+        insitu__join_or_whole(&g->arrays[to], &g->arrays[i], axis), &cause, err);
   if (joins) return insitu__join_join(ld, first, i, c, err);
 
   char one[INSITU__TIME_TEXT], other[INSITU__TIME_TEXT];
@@ -50029,7 +50043,7 @@ static insitu_status insitu__join_axis_await(insitu_loader *ld, unsigned axis, i
       c.there = false;
       status = INSITU_OK;
     }
-    if (status) status = insitu__join_failed(a, &c, &cause, err);
+    if (status) status = insitu__join_failed(a, &c, "", &cause, err);
     if (!status && c.there && !first.there) {
       first = c;
       to = i;

@@ -265,6 +265,46 @@ static void broken(void **state) {
   REFUSED(d, INSITU_E_BUDGET, "a/time", "memory_budget");
 }
 
+/* A mask beside fields, whose first axis is taken for the samples: it should be fixed. */
+static void masks(void **state) {
+  (void)state;
+  static const char hours[] = "\"units\":\"hours since 1979-01-01\"",
+                    degrees[] = "\"units\":\"degrees_north\"";
+  for (int coordinates = 0; coordinates < 2; coordinates++)
+    for (int fixed = 0; fixed < 2; fixed++) {
+      const char *root = support_path(coordinates ? "mask" : "bare_mask");
+      struct support_array mask = {.name = "mask",
+                               .ndim = 2,
+                               .shape = {7, 3},
+                               .chunk = {7, 3},
+                               .dtype = INSITU_I32,
+                               .format = 3,
+                               .dims = "[\"lat\",\"v\"]"},
+                           lat = {.name = "lat",
+                               .ndim = 1,
+                               .shape = {7},
+                               .chunk = {7},
+                               .dtype = INSITU_I32,
+                               .format = 3,
+                               .dims = "[\"lat\"]",
+                               .attributes = degrees};
+      make_array(root, "x", 3, "[\"time\",\"v\"]");
+      support_make(root, &mask);
+      if (coordinates) {
+        support_make(root, &lat);
+        make_coordinate(root, "time", 3, (struct coordinate){line(0, 6), INSITU_I32, hours}, N);
+      }
+      insitu_variable v[2] = {{.path = "x"}, {.path = "mask", .fixed = fixed}};
+      insitu_loader_desc d = of(root);
+      d.variables = v;
+      if (fixed) opens(d);
+      else
+        REFUSED(d, INSITU_E_SHAPE,
+            coordinates ? "those of time are 'hours since" : "not both have a coordinate",
+            "array mask", "; or say fixed = 1 of its variable");
+    }
+}
+
 /* Arrays of one length are matched by index where a coordinate cannot be compared; to join them by
  * it is an error. */
 static void not_compared(void **state) {
@@ -606,8 +646,8 @@ static void map_bytes(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(dates), cmocka_unit_test(map_bytes),
       cmocka_unit_test(numbers), cmocka_unit_test(by_index), cmocka_unit_test(three),
-      cmocka_unit_test(other_names), cmocka_unit_test(broken), cmocka_unit_test(not_compared),
-      cmocka_unit_test(no_map), cmocka_unit_test(several_axes), cmocka_unit_test(patches),
-      cmocka_unit_test(remote), cmocka_unit_test(image_and_mask)};
+      cmocka_unit_test(other_names), cmocka_unit_test(broken), cmocka_unit_test(masks),
+      cmocka_unit_test(not_compared), cmocka_unit_test(no_map), cmocka_unit_test(several_axes),
+      cmocka_unit_test(patches), cmocka_unit_test(remote), cmocka_unit_test(image_and_mask)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
