@@ -59,6 +59,10 @@ static void test_references(void **state) {
   snprintf(plain, sizeof plain, "%s", support_path("plain.zarr"));
   commands(json, "x", "References to 1 target", "");
   assert_int_equal(run_tool("refs '%s' -o '%s'", json, index), 0);
+  /* a directory of something else */
+  assert_int_equal(run_tool("refs '%s' -o '%s.no'", support_dir, index), 1);
+  assert_non_null(strstr(run_err, "no .zmetadata is in it"));
+  assert_null(strstr(run_err, "Traceback"));
   commands(index, "x", "References to 1 target", "");
   assert_int_equal(run_tool("cat '%s' x", plain), 0);
   first = strdup(run_out);

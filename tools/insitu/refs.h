@@ -229,6 +229,22 @@ static void refs_consolidate(struct refs_read *r) {
     virtual_add_object(&r->v, tool_copy(".zmetadata"), virtual_take(&b), bytes);
   else insitu__text_buffer_free(&b);
 }
+/* A directory that kerchunk wrote has its metadata in one file. 0, or TOOL_FAILED after a message.
+ */
+static int refs_check(const char *source) {
+  struct stat st;
+  char *path = NULL;
+  if (access(source, R_OK) || stat(source, &st))
+    return tool_fail("%s: %s; check the path", source, strerror(errno));
+  if (!S_ISDIR(st.st_mode)) return TOOL_OK;
+  if (asprintf(&path, "%s/.zmetadata", source) < 0) tool_no_memory();
+  bool there = access(path, F_OK) == 0;
+  free(path);
+  if (there) return TOOL_OK;
+  return tool_fail("%s: no .zmetadata is in it, which references in Parquet have; name the "
+                   "directory that kerchunk or VirtualiZarr wrote, or its JSON file",
+      source);
+}
 static int refs_run(int argc, char **argv) {
   struct refs_read r = {.array = NULL};
   char folder[PATH_MAX];
@@ -239,7 +255,8 @@ static int refs_run(int argc, char **argv) {
     return tool_usage_error("%s: only local references are read; fetch them first", argv[0]);
   int code = index_check_base(refs_base_value);
   if (code != TOOL_OK) return code;
-  if (access(argv[0], R_OK)) return tool_fail("%s: %s; check the path", argv[0], strerror(errno));
+  code = refs_check(argv[0]);
+  if (code != TOOL_OK) return code;
   code = index_folder(refs_out, folder);
   r.folder = folder;
   r.f.name = tool_copy(argv[0]);
