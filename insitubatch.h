@@ -545,7 +545,8 @@
  *   insitu_stats counts cache_hits and cache_misses. Order, values and states are those without a
  *   cache. Give it room for many times max_inflight chunks. A chunk that is kept is decoded whole,
  *   also where batches show a part of it. Not kept are absent and damaged chunks, and arrays with a
- *   codec around their shards; of patches what came first stays.
+ *   codec around their shards; of patches what came first stays. A cache that could keep no chunk
+ *   of any array is refused when the loader is opened.
  *
  *   On disk: desc.cache_dir, within cache_budget, for later epochs and runs and for all processes
  *   of a node. It keeps what a remote store sent, as it was sent: see REMOTE STORES. With
@@ -1926,7 +1927,8 @@ typedef struct insitu_loader_desc {
    * h = mix(h ^ w), where mix is the finaliser of splitmix64 with its increment (x += 2^64 / golden
    * ratio = 0x9E3779B97F4A7C15 first). The words: 0x6F6E5F6261746368, seed, epoch, the row's index
    * on each sample axis in the order of axis_indices (an axis with a patch has none) and, with
-   * patches, the number of the patch among those of its sample.
+   * patches, the number of the patch among those of its sample: of a grid in the order of a
+   * sequential epoch.
    * An error status and message become the error of this batch: earlier ones are delivered first.
    * A batch of which a call failed or never came is not delivered. Calls are made in the order of
    * an iterator's batches, on decoding threads (with inline_io on the thread that is inside next),
@@ -35445,7 +35447,7 @@ static insitu_status insitu__geometry_check_ops(
     const insitu_variable *other = &desc->variables[k];
     const char *name = other->into ? other->into : insitu__geometry_label(other);
     owned = owned || insitu__geometry_is_mask_of(v, other);
-    bool both = v->into && other->into, channel = both && insitu__ops_is_mask(other); /* of it */
+    bool both = v->into && other->into, channel = both && insitu__ops_is_mask(other);
     if (!v->mask || !name || channel || insitu__geometry_is_mask_of(other, v)) continue;
     bool together = both && !strcmp(v->into, other->into);
     taken = taken || !strcmp(name, v->mask) || !*v->mask;

@@ -34,6 +34,7 @@ struct setup {
   insitu_loader_desc desc; /* without rank */
   insitu_axis axes[MAX_AXES];
   insitu_option option[1];
+  struct calls *calls; /* on_batch; NULL: there is none */
   insitu_object *objects;
   uint64_t global, unit_chunks, block_chunks; /* resolved */
   /* of each part, where the rule decides lanes and windows; 0: it cannot be drawn */

@@ -332,6 +332,17 @@ static inline void draw_order(struct setup *s) {
   s->unit_chunks = s->desc.unit_chunks ? s->desc.unit_chunks : 1;
 }
 
+/* Room for all chunks of a case, decoded. */
+#define CACHE_ROOM (UINT64_C(64) << 20)
+
+/* A cache of decoded chunks, where some are kept: else open refuses it. */
+static inline void draw_cache(struct setup *s) {
+  uint64_t room = chance(50) ? CACHE_ROOM : UINT64_C(4096) << draw(8);
+
+  for (int i = 0; i < s->n_variables; i++)
+    if (chunks_are_kept(s->view[i].array)) s->desc.cache_memory = room;
+}
+
 static inline void draw_resources(struct setup *s) {
   insitu_loader_desc *d = &s->desc;
   const char *forced = getenv("INSITU_IO");
@@ -354,6 +365,7 @@ static inline void draw_resources(struct setup *s) {
     d->cache_decoded = chance(50);
     mkdir(d->cache_dir, 0777);
   }
+  if (chance(35)) draw_cache(s);
   if (s->place < PLACE_HTTP) return;
   if (chance(30)) {
     s->option[0] = chance(50) ? (insitu_option){"cache_validate", "false"}
@@ -441,6 +453,54 @@ static inline void refuse_selection(struct setup *s, insitu_variable *v, const s
   }
 }
 
+/* An operation that insitu_loader_open must refuse. */
+static inline void refuse_ops(struct setup *s, insitu_variable *v, const struct array *a) {
+  static const double one[] = {1, 1};
+  insitu_op *op = own(sizeof *op);
+
+  if (v->into || a->type->kind == KIND_COMPLEX) return;
+  v->dtype = INSITU_F32;
+  v->ops = op;
+  v->n_ops = 1;
+  v->mask = NULL;
+  switch (draw(8)) {
+  case 0:
+    op->kind = INSITU_OP_SCALE;
+    refuse(s, INSITU_E_ARG, "a scale of 0");
+    break;
+  case 1:
+    *op = (insitu_op){.kind = INSITU_OP_NORM, .a = 1};
+    refuse(s, INSITU_E_ARG, "a standard deviation of 0");
+    break;
+  case 2:
+    *op = (insitu_op){.kind = INSITU_OP_CLIP, .a = 1, .b = 0.5};
+    refuse(s, INSITU_E_ARG, "a range that ends before it begins");
+    break;
+  case 3:
+    op->kind = chance(50) ? 0 : INSITU_OP_MISSING + 1;
+    refuse(s, INSITU_E_ARG, "no kind of operation");
+    break;
+  case 4:
+    op->kind = INSITU_OP_MISSING;
+    refuse(s, INSITU_E_ARG, "a mask that no variable names");
+    break;
+  case 5:
+    *op = (insitu_op){.kind = INSITU_OP_SHIFT, .dim = "no_such_axis", .as = one, .n = 2};
+    refuse(s, INSITU_E_NOTFOUND, "numbers of no axis");
+    break;
+  case 6:
+    *op = (insitu_op){.kind = INSITU_OP_SHIFT, .a = 1};
+    v->dtype = chance(50) ? INSITU_I32 : INSITU_BOOL;
+    refuse(s, INSITU_E_DTYPE, "operations that make no float");
+    break;
+  default:
+    op->kind = INSITU_OP_FILL;
+    v->mask = chance(50) ? "" : v->label;
+    if (!v->mask) return;
+    refuse(s, INSITU_E_ARG, "a mask that is empty, or another output");
+  }
+}
+
 /* A list of samples that insitu_loader_open must refuse. */
 static inline void refuse_list(struct setup *s) {
   const struct space *space = s->space;
@@ -468,6 +528,10 @@ static inline void draw_refusal(struct setup *s) {
     if (v == &s->variable[i]) a = s->view[i].array;
   if (chance(40)) {
     refuse_selection(s, v, a);
+    return;
+  }
+  if (chance(20)) {
+    refuse_ops(s, v, a);
     return;
   }
   if (d->n_samples && chance(20)) {
@@ -604,6 +668,7 @@ static inline void draw_case(struct setup *s, uint64_t number) {
   draw_split(s);
   draw_samples(s);
   draw_resources(s);
+  draw_call(s);
   cut_split(s);
   if (!s->refused && chance(5)) draw_refusal(s);
   draw_fixed(s);
@@ -700,11 +765,14 @@ static inline void tell_case(FILE *f, const struct setup *s) {
       "\n  assembly %d, prefetch_depth %d, max_inflight %d, decode_threads %d, memory_budget "
       "%" PRIu64
       ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, on_bad_chunk %d, "
-      "cache_dir %s, cache_decoded %d, option %s\n",
+      "cache_dir %s, cache_decoded %d, cache_memory %" PRIu64 ", option %s\n",
       d->assembly, (int)d->prefetch_depth, (int)d->max_inflight, (int)d->decode_threads,
       d->memory_budget, d->io, d->inline_io, d->hold_epoch, d->check, d->on_absent_chunk,
-      d->on_bad_chunk, d->cache_dir ? d->cache_dir : "none", d->cache_decoded,
+      d->on_bad_chunk, d->cache_dir ? d->cache_dir : "none", d->cache_decoded, d->cache_memory,
       d->n_options ? s->option[0].key : "none");
+  if (s->calls)
+    fprintf(f, "  on_batch, on_batch_threads %d%s\n", (int)d->on_batch_threads,
+        s->calls->flips ? ", in place" : "");
   if (s->refused) fprintf(f, "  to be refused: %s\n", s->why);
 }
 #endif

@@ -216,6 +216,7 @@ struct holes { /* chunks that are not stored, and damaged ones */
 struct reads {
   uint64_t reads, distinct, wanted, bytes, rows;
   struct holes holes;
+  uint64_t cached; /* reads where decoded chunks are kept, and there is room for all of them */
 };
 
 /* Chunks that one read returns, of a view's box at a sample: calls each for every one, a number
@@ -335,9 +336,43 @@ static inline uint64_t chunk_set_add(struct chunk_set *c, const struct view *v,
   return fresh;
 }
 
+/* Of a view's array, a chunk that one read returns is kept decoded: it is in no codec's bytes. */
+static inline bool chunks_are_kept(const struct array *a) {
+  return array_leaf(a) == a->n_levels - 1;
+}
+
+/* Chunks of each view's array that a loader has read before. */
+struct known {
+  struct chunk_set *of[MAX_VIEWS];
+};
+
+static inline struct known known_new(const struct view *view, int n_views) {
+  struct known known = {0};
+
+  for (int i = 0; i < n_views; i++) {
+    for (int k = 0; k < i; k++)
+      if (view[k].array == view[i].array) known.of[i] = known.of[k];
+    if (known.of[i]) continue;
+    known.of[i] = own(sizeof *known.of[i]);
+    *known.of[i] = chunk_set(view[i].array);
+  }
+  return known;
+}
+
+/* Of so many chunks that a window shows first in a step of an anchor, of which some are absent or
+ * damaged, how many are read where all that were read before are kept. These never are. */
+static inline uint64_t known_add(const struct known *known, const struct view *view, int i,
+    const int64_t *anchor, uint64_t step, uint64_t fresh, struct holes holes) {
+  struct holes gone = {0};
+
+  if (!chunks_are_kept(view[i].array)) return fresh;
+  uint64_t unknown = chunk_set_add(known->of[i], &view[i], anchor, step, 1, &gone);
+  return unknown - gone.absent - gone.bad + holes.absent + holes.bad;
+}
+
 /* What a rank reads for an epoch: a chunk once for each window that shows some of it. */
-static inline struct reads epoch_reads(
-    const struct epoch *e, uint64_t world, uint64_t rank, const struct view *view, int n_views) {
+static inline struct reads epoch_reads(const struct epoch *e, uint64_t world, uint64_t rank,
+    const struct view *view, int n_views, const struct known *known) {
   struct reads r = {0};
   struct chunk_set *of[MAX_VIEWS], *alone[MAX_VIEWS], *ever[MAX_VIEWS];
   uint64_t *next = own(e->positions * 8), *head = own(e->n_mixed * 8 + 8), stamp = 0;
@@ -369,9 +404,13 @@ static inline struct reads epoch_reads(
       space_index(view->space, e->anchor[at - 1], anchor);
       for (int i = 0; i < n_views; i++)
         for (uint64_t k = 0; k < view_steps(&view[i]); k++) {
-          uint64_t fresh = chunk_set_add(of[i], &view[i], anchor, k, stamp, &r.holes);
+          struct holes holes = {0};
+          uint64_t fresh = chunk_set_add(of[i], &view[i], anchor, k, stamp, &holes);
 
           r.reads += fresh;
+          r.holes.absent += holes.absent;
+          r.holes.bad += holes.bad;
+          if (known) r.cached += known_add(known, view, i, anchor, k, fresh, holes);
           r.bytes += fresh * of[i]->bytes;
           r.distinct += chunk_set_add(ever[i], &view[i], anchor, k, 1, NULL);
           r.wanted += chunk_set_add(&alone[i][k], &view[i], anchor, k, stamp, NULL);

@@ -25,7 +25,10 @@ struct run {
   insitu_state *after; /* behind each batch of the epoch */
   uint64_t *seen;      /* how often each anchor came in it; of drawn patches, its sample */
   int64_t *global;     /* the anchor at each position of the epoch; -1: it did not come */
-  bool whole;          /* all ranks got through the epoch */
+  uint64_t *key;       /* on_batch's at each position */
+  uint64_t *next; /* of a grid's patches: by sample, the number behind the last one that came */
+  unsigned char *patch; /* of patches: by sample and number, whether it came */
+  bool whole;           /* all ranks got through the epoch */
 };
 
 struct walk {
@@ -37,6 +40,8 @@ struct walk {
   uint64_t world, rank, epoch, batch; /* batch: the next one */
   uint64_t start;                     /* the batch that it was moved to */
   struct epoch e;
+  uint64_t idle;        /* uses of its chunks, of which no row shows some */
+  struct known known;   /* chunks that the loader has read for it */
   const void *fixed[2]; /* where the fixed array and its mask lie; NULL: not seen yet */
   unsigned max_held, n_held;
   uint64_t hash[MAX_HELD];
@@ -44,7 +49,9 @@ struct walk {
    * has. */
   uint64_t bad;
   bool bad_absent, bad_corrupt;
-  struct run *run; /* to be told of its batches */
+  uint64_t call_fails; /* the batch that on_batch fails at */
+  struct run *run;     /* to be told of its batches */
+  struct run *before;  /* whose epoch it goes on with */
   bool failed, ended;
 };
 
@@ -209,6 +216,7 @@ static inline void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
   if (space_patched(s->space)) walk_locate(w);
   w->bad = UINT64_MAX;
   w->bad_absent = w->bad_corrupt = false;
+  w->call_fails = s->calls && s->calls->epoch == w->epoch ? s->calls->fails_at : UINT64_MAX;
   w->start = w->batch;
   for (uint64_t b = w->batch; b < w->e.batches && w->bad == UINT64_MAX; b++) {
     uint64_t n = epoch_batch(&w->e, w->world, w->rank, b, row);
@@ -486,11 +494,13 @@ static inline void check_batch(struct walk *w, const insitu_batch *b) {
   check_coordinates(w, b);
   check_bad_rows(w, b);
   const struct view *fixed = &w->s->fixed, *fixed_mask = &w->s->fixed_mask;
-  uint64_t n_fixed = (uint64_t)(fixed->array != NULL) + (fixed_mask->array != NULL);
-  if (b->n_arrays != (uint64_t)w->s->n_outputs + n_fixed)
+  uint64_t others = (uint64_t)(fixed->array != NULL) + (fixed_mask->array != NULL);
+  if (w->s->calls) others += CALL_OUTPUTS;
+  if (b->n_arrays != (uint64_t)w->s->n_outputs + others)
     differ("a batch of %d arrays", (int)b->n_arrays);
   if (fixed->array) check_fixed(w, b, fixed, &w->fixed[0]);
   if (fixed_mask->array) check_fixed(w, b, fixed_mask, &w->fixed[1]);
+  if (w->s->calls) check_call(w->s, b);
   for (int i = 0; i < w->s->n_views; i++) {
     check_shape(w, b, &w->view[i]);
     check_elements(w, b, &w->view[i]);
@@ -538,6 +548,19 @@ static inline bool walk_fails(struct walk *w, insitu_status status, const insitu
         w->bad_corrupt ? " damaged" : "", err->message);
   for (int i = 0; i < 2; i++)
     if (insitu_iter_next(w->it, WAIT_MS, &b, NULL) != status) differ("an error does not last");
+  w->failed = true;
+  return false;
+}
+
+/* The batch whose call failed: its error comes every time. */
+static inline bool walk_call_fails(struct walk *w, insitu_status status, const insitu_error *err) {
+  insitu_batch *b = NULL;
+
+  if (status != INSITU_E_FORMAT || !strstr(err->message, "the call says no"))
+    differ("%s epoch %d batch %d, where on_batch fails: %s: %s", part_names[w->part], (int)w->epoch,
+        (int)w->batch, insitu_status_name(status), err->message);
+  if (insitu_iter_next(w->it, WAIT_MS, &b, NULL) != INSITU_E_FORMAT)
+    differ("an error of on_batch does not last");
   w->failed = true;
   return false;
 }
@@ -594,6 +617,39 @@ static inline void check_positions(const struct walk *w, const struct run *run) 
   }
 }
 
+/* The keys of rows are those of the whole epoch's positions, at each world size and after a state
+ * was restored; no patch of a sample has the number of another one. */
+static inline void tell_keys(const struct walk *w, struct run *run, const insitu_batch *b) {
+  const uint64_t *key = b->arrays[b->n_arrays - CALL_OUTPUTS + CALL_KEY].data;
+  const struct space *space = w->s->space;
+  uint64_t row = 0, each = space_each(space), places = space_places(space);
+  bool told = w->run == run, numbers = told && space_patched(space) && places * each < 1 << 22;
+
+  if (!run->key) run->key = own(w->e.positions * 8);
+  if (numbers && !run->patch) run->patch = own(places * each);
+  if (numbers && !run->next) run->next = own(places * 8);
+  for (uint64_t p = w->batch * w->e.global; p < (w->batch + 1) * w->e.global; p++) {
+    if (w->e.anchor[p] < 0 || p % w->e.lanes * w->world / w->e.lanes != w->rank) continue;
+    const int64_t *anchor = b->axis_indices + row * b->n_axes;
+    uint64_t is = key[row++];
+
+    if (!told && run->key[p] && run->key[p] != is)
+      differ("the key of position %d, restored, is %" PRIx64 ", not %" PRIx64, (int)p, is,
+          run->key[p]);
+    if (told) run->key[p] = is;
+    if (!numbers) continue;
+    uint64_t sample = (uint64_t)space_sample(space, space_number(space, anchor));
+    uint64_t number = key_patch(w->s, w->epoch, anchor, is);
+    if (run->patch[sample * each + number]++)
+      differ("two patches of sample %d have one number", (int)sample);
+    if (w->order == INSITU_SHUFFLED || space->patches || w->world > 1) continue;
+    if (run->next[sample] > number)
+      differ("patch %d of sample %d of a sequential epoch is behind %d", (int)number, (int)sample,
+          (int)run->next[sample] - 1);
+    run->next[sample] = number + 1;
+  }
+}
+
 /* Every rank has the same state behind a batch. */
 static inline void tell_run(const struct walk *w, const insitu_batch *b) {
   insitu_state *after = &w->run->after[w->batch];
@@ -624,6 +680,10 @@ static inline bool walk_step(struct walk *w) {
   do status = insitu_iter_next(w->it, wait, &b, &err);
   while (status == INSITU_TIMEOUT);
   if (w->batch == w->bad) return walk_fails(w, status, &err);
+  int64_t row[4096];
+  bool calls = w->batch < w->e.batches && w->batch == w->call_fails;
+  if (calls && epoch_batch(&w->e, w->world, w->rank, w->batch, row))
+    return walk_call_fails(w, status, &err);
   if (w->batch == w->e.batches) {
     if (status != INSITU_END)
       differ("%s epoch %d rank %d: no end after %d batches: %s %s", part_names[w->part],
@@ -635,9 +695,12 @@ static inline bool walk_step(struct walk *w) {
     differ("%s epoch %d batch %d rank %d: %s: %s", part_names[w->part], (int)w->epoch,
         (int)w->batch, (int)w->rank, insitu_status_name(status), err.message);
   batches[w->slot][w->n_held] = b;
+  if (w->s->calls && w->s->calls->flips) call_flip(b);
   w->hash[w->n_held++] = hash_batch(b);
   check_batch(w, b);
   if (w->run) tell_run(w, b);
+  if (w->run && w->s->calls) tell_keys(w, w->run, b);
+  if (w->before && w->s->calls) tell_keys(w, w->before, b);
   w->batch++;
   while (w->n_held && chance(60)) release_one(w);
   return true;

@@ -22,19 +22,32 @@
 #include "random_select.h"
 #include "zip.h"
 #include "random_case.h"
+#include "random_call.h"
 #include "random_config.h"
 #include "random_walk.h"
 
 enum { SLICE = 600, MAX_SECONDS = 120 };
 
 /* ---- opening ---- */
+/* Where the cache is too small for any chunk, the loader is opened again without one. */
+static insitu_status open_cache(
+    const insitu_loader_desc *d, insitu_loader **out, insitu_error *err) {
+  insitu_loader_desc again = *d;
+  insitu_status status = insitu_loader_open(d, out, err);
+
+  if (status != INSITU_E_BUDGET || !strstr(err->message, "holds no chunk of any array"))
+    return status;
+  again.cache_memory = 0;
+  return insitu_loader_open(&again, out, err);
+}
+
 /* Where chunks cannot be kept, the loader is opened again without asking for that. */
 static insitu_status open_assembly(const insitu_loader_desc *d, int slot, insitu_error *err) {
   const insitu_iter_desc all = {.api = INSITU_API, .split = INSITU_ALL};
   insitu_loader_desc again = *d;
   insitu_plan plan;
   insitu_error refused;
-  insitu_status status = insitu_loader_open(d, &loaders[slot], err);
+  insitu_status status = open_cache(d, &loaders[slot], err);
 
   if (status || d->assembly != INSITU_GATHER) return status;
   if (insitu_loader_plan(loaders[slot], &all, &plan, &refused) != INSITU_E_UNSUPPORTED)
@@ -42,7 +55,7 @@ static insitu_status open_assembly(const insitu_loader_desc *d, int slot, insitu
   if (!strstr(refused.message, "assembly is INSITU_GATHER")) return status;
   insitu_loader_close(&loaders[slot]);
   again.assembly = 0;
-  return insitu_loader_open(&again, &loaders[slot], err);
+  return open_cache(&again, &loaders[slot], err);
 }
 
 static insitu_loader *open_loader(const struct setup *s, const insitu_loader_desc *d, int slot) {
@@ -197,6 +210,7 @@ static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, 
         order == INSITU_SHUFFLED ? "shuffled" : "sequential", (int)rank, (int)world,
         insitu_status_name(status), err.message);
   w->it = iters[slot];
+  w->known = known_new(s->view, s->n_views);
   walk_epoch(w, lanes, window);
   check_plan(w, ld, &id, plan);
   return true;
@@ -240,6 +254,10 @@ static void walk_steps(struct walk *w) {
   if (chance(3)) {
     name = "no such output";
     want = INSITU_E_NOTFOUND;
+  }
+  if (s->calls && chance(3)) {
+    name = "key";
+    want = INSITU_E_ARG;
   }
   status = insitu_iter_set_steps(w->it, name, n, &err);
   if (status != want)
@@ -293,10 +311,36 @@ static bool narrows(const struct view *v) {
   return v->v.n_slices || v->v.select;
 }
 
-/* How many chunks may be read a second time, past a cache that has them as they are stored: damaged
- * ones. */
+/* How many chunks may be read a second time: damaged ones, past a cache that has them as they are
+ * stored, and past one that keeps them decoded and whole. */
 static uint64_t anew(const struct setup *s, const struct holes *holes) {
-  return s->desc.cache_dir ? holes->bad : 0;
+  uint64_t n = s->desc.cache_dir ? holes->bad : 0;
+
+  return n + (s->desc.cache_memory ? holes->bad : 0);
+}
+
+/* What the cache of decoded chunks answered in an epoch. Uses are of chunks that some row of a
+ * window may show; where none does, nothing is read. */
+static void check_cache(struct walk *w, const insitu_loader_desc *d, const struct reads *r,
+    const insitu_stats *opened, const insitu_stats *now, bool again) {
+  uint64_t hits = now->cache_hits - opened->cache_hits,
+           misses = now->cache_misses - opened->cache_misses, reads = now->reads - opened->reads;
+
+  if (!d->cache_memory && hits + misses) differ("hits of a cache that nobody asked for");
+  w->idle += again ? hits + misses : 0; /* how many of them is not known */
+  if (!d->cache_memory || again) return;
+  if (hits + misses < r->reads)
+    differ("%d hits and %d misses of the cache, but %d uses of chunks", (int)hits, (int)misses,
+        (int)r->reads);
+  if (reads + hits < r->reads)
+    differ("%d chunks were read and %d found, of %d", (int)reads, (int)hits, (int)r->reads);
+  if (d->cache_memory < CACHE_ROOM || d->memory_budget < UINT64_C(1) << 28) return;
+  /* Where no row shows some of a chunk, a use leaves nothing to one that waits for it. What that
+   * one reads is not kept, and is read once more in this epoch or a later one. */
+  w->idle += hits + misses - r->reads;
+  if (reads < r->cached || reads > r->cached + w->idle + anew(w->s, &r->holes))
+    differ("%d chunks were read, not %d: there is room for all in the cache", (int)reads,
+        (int)r->cached);
 }
 
 /* opened: before the epoch. again: what was prefetched of it was read once more. */
@@ -309,11 +353,11 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
 
   bool patched = space_patched(s->space), kept = plan->assembly == INSITU_GATHER;
   if (w->order == INSITU_SEQUENTIAL && !patched) sequential_windows(w, plan->window);
-  struct reads r = epoch_reads(&w->e, w->world, w->rank, w->view, s->n_views), first;
+  struct reads r = epoch_reads(&w->e, w->world, w->rank, w->view, s->n_views, &w->known), first;
   struct epoch e = w->e;
   if (w->order == INSITU_SHUFFLED && !patched) /* a plan is of epoch 0, and of all steps */
     e = epoch_of(s, w->part, w->order, 0, w->e.lanes, w->e.window);
-  first = patched ? r : epoch_reads(&e, w->world, w->rank, s->view, s->n_views);
+  first = patched ? r : epoch_reads(&e, w->world, w->rank, s->view, s->n_views, NULL);
   for (int i = 0; i < s->n_views; i++)
     for (int k = 0; k < i && !s->view[i].is_mask; k++) /* a mask has the selection of another */
       exact = exact && (s->view[i].array != s->view[k].array ||
@@ -321,9 +365,11 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
   if (insitu_loader_stats(ld, &st, &err)) differ("insitu_loader_stats: %s", err.message);
   if (patched) { /* windows are the library's own: each chunk is read, and as often as planned */
     uint64_t got = st.reads - opened->reads;
-    bool planned = !plan->estimated && !w->epoch && exact && !again;
+    bool planned =
+        !plan->estimated && !w->epoch && exact && !again && !insitu_loader_config(ld)->cache_memory;
 
-    if (got < r.reads) differ("%d chunks were read of %d that are shown", (int)got, (int)r.reads);
+    if (got < r.reads && !insitu_loader_config(ld)->cache_memory)
+      differ("%d chunks were read of %d that are shown", (int)got, (int)r.reads);
     for (int i = 0; i < s->n_views; i++)
       planned = planned && w->view[i].v.n_steps == s->view[i].v.n_steps;
     r.reads = got;
@@ -336,6 +382,8 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
         .wanted = plan->wanted,
         .distinct = plan->distinct};
   }
+  bool cache = insitu_loader_config(ld)->cache_memory;
+  if (!patched && !kept) check_cache(w, insitu_loader_config(ld), &r, opened, &st, again);
   uint64_t batches = plan->slabs * plan->slab_bytes, maps = 0;
   for (int i = 0; i < s->archive.n_arrays; i++) /* 32 bytes for each run of samples */
     if (s->archive.array[i].partners) maps += 32 * (s->samples + 1);
@@ -351,7 +399,7 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
     bool most; /* want is the most */
   } at[] = {{"rows delivered", st.rows - opened->rows, r.rows, false},
       {"batches delivered", st.batches - opened->batches, plan->batches, false},
-      {"chunks to be read", kept ? 0 : r.reads, st.reads - opened->reads, true},
+      {"chunks to be read", kept || cache ? 0 : r.reads, st.reads - opened->reads, true},
       {"chunks read", st.reads - opened->reads, again ? UINT64_MAX : r.reads + anew(s, &r.holes),
           true},
       {"chunks planned", first.reads, plan->reads, !exact},
@@ -371,6 +419,22 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
     if (at[i].most ? at[i].got > at[i].want : at[i].got != at[i].want)
       differ("an epoch of %s, rank %d of %d: %s: %d, not %d", part_names[w->part], (int)w->rank,
           (int)w->world, at[i].name, (int)at[i].got, (int)at[i].want);
+}
+
+/* How often on_batch was called for an epoch: for each batch that has rows. */
+static void check_calls(const struct walk *w, const insitu_loader *ld, bool again) {
+  struct calls *c = w->s->calls;
+  uint64_t threads = insitu_loader_config(ld)->on_batch_threads, want = 0;
+  int64_t row[4096];
+
+  for (uint64_t b = 0; b < w->e.batches; b++)
+    want += epoch_batch(&w->e, w->world, w->rank, b, row) > 0;
+  uint64_t done = atomic_exchange(&c->done, 0);
+  if (again ? done < want : done != want)
+    differ("%d calls of on_batch, not %d", (int)done, (int)want);
+  if (atomic_load(&c->most) > threads)
+    differ("%d calls at once, not %d", (int)atomic_load(&c->most), (int)threads);
+  if (atomic_load(&c->odd)) differ("a call of on_batch saw an odd batch");
 }
 
 /* ---- the case ---- */
@@ -496,6 +560,30 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
     differ("insitu_read counts %d chunks, not %d", (int)got_reads, (int)reads);
 }
 
+/* The numbers of a variable's INSITU_OP_NORM. */
+static void check_norm(const struct setup *s, const insitu_loader *ld) {
+  const struct view *v = &s->view[draw((uint64_t)s->n_variables)];
+  const insitu_op *op = NULL;
+  uint64_t index = draw(4);
+  double mean = 0, deviation = 0;
+  insitu_error err;
+
+  for (uint64_t k = v->v.n_ops; k-- > 0;)
+    if (v->v.ops[k].kind == INSITU_OP_NORM) op = &v->v.ops[k];
+  insitu_status status = insitu_loader_norm(ld, v->v.label, index, &mean, &deviation, &err);
+  insitu_status want = op ? INSITU_OK : INSITU_E_NOTFOUND;
+  if (op && op->n > 1 && index >= op->n) want = INSITU_E_ARG;
+  if (status != want)
+    differ("insitu_loader_norm of '%s', index %d: %s, not %s", v->v.label, (int)index,
+        insitu_status_name(status), insitu_status_name(want));
+  if (status) return;
+  bool single = view_single(v);
+  if (mean != op_round(single, op->n ? op->as[op->n > 1 ? index : 0] : op->a) ||
+      deviation != op_round(single, op->n ? op->bs[op->n > 1 ? index : 0] : op->b))
+    differ("insitu_loader_norm of '%s', index %d: %.17g and %.17g", v->v.label, (int)index, mean,
+        deviation);
+}
+
 /* Another iterator of the same loader, some steps each in turns. */
 static void run_beside(struct setup *s, insitu_loader *ld, struct walk *w) {
   struct walk other;
@@ -539,6 +627,8 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   run->whole = false;
   if (!ld) return;
   if (chance(5)) refuse_iterators(ld);
+  if (chance(20)) check_norm(s, ld);
+  if (s->calls) atomic_store(&s->calls->done, 0);
   if (insitu_loader_stats(ld, &opened, NULL)) differ("no statistics"); /* the coordinate was read */
   if (!walk_open(&w, s, ld, 0, run->part, run->order, run->world, rank, epoch, &plan)) {
     insitu_loader_close(&loaders[0]);
@@ -558,6 +648,7 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   while (w.n_held) release_one(&w);
   bool counts = d.hold_epoch && !w.failed && !d.check;
   if (counts) check_reads(&w, ld, &plan, &opened, again);
+  if (s->calls && d.hold_epoch && !w.failed) check_calls(&w, ld, again);
   if (chance(30)) walk_steps(&w);
   if (counts && chance(30)) { /* nothing of the next epoch is prefetched */
     if (insitu_loader_stats(ld, &opened, NULL)) differ("no statistics");
@@ -617,13 +708,14 @@ static void select_anew(struct setup *s) {
 static void settle(struct setup *s, uint64_t world) {
   insitu_loader_desc d = desc_of(s, world, 0);
   insitu_loader *ld;
+  insitu_error err;
 
   if (d.unit_chunks && d.block_chunks) return;
   d.plan_only = 1;
   d.memory_budget = 0;
   d.assembly = 0;
   d.log_level = INSITU_LOG_OFF;
-  if (insitu_loader_open(&d, &ld, NULL)) return;
+  if (open_cache(&d, &ld, &err)) return;
   const insitu_loader_desc *c = insitu_loader_config(ld);
   if (d.unit_chunks && c->unit_chunks != d.unit_chunks) differ("unit_chunks of the desc is lost");
   if (d.block_chunks && c->block_chunks != d.block_chunks)
@@ -655,7 +747,7 @@ static struct setup *leave_open(const struct setup *s, uint64_t world, bool leav
 
 /* Goes on behind a batch, at a world size and with resources that need not be those of the run that
  * gave the state, and perhaps with units, windows and lanes that only the state knows. */
-static void resume(const struct setup *saved, const struct run *run) {
+static void resume(const struct setup *saved, struct run *run) {
   struct setup *s = own(sizeof *s);
   uint64_t sizes[64], n = 0, k = draw(run->n_batches), rank, world = run->world;
   insitu_error err = {0};
@@ -674,6 +766,8 @@ static void resume(const struct setup *saved, const struct run *run) {
   rank = draw(world);
   s->desc.prefetch_depth = draw(5);
   s->desc.max_inflight = draw(6);
+  s->desc.cache_memory = 0;
+  if (chance(40)) draw_cache(s);
   s->desc.inline_io = chance(50);
   if (s->global % world == 0) {
     struct setup *opened = leave_open(s, world, chance(50));
@@ -694,6 +788,7 @@ static void resume(const struct setup *saved, const struct run *run) {
         differ("restoring behind batch %d of epoch %d at world size %d, after %d: %s", (int)k,
             (int)run->epoch, (int)world, (int)run->world, err.message);
       w.s = s;
+      w.before = run;
       w.epoch = run->epoch;
       w.failed = w.ended = false;
       w.batch = k + 1; /* behind the last one comes the end */
@@ -701,6 +796,7 @@ static void resume(const struct setup *saved, const struct run *run) {
       check_positions(&w, run);
       if (chance(40)) walk_steps(&w);
       while (walk_step(&w)) {}
+      w.before = NULL;
       if (!w.failed && chance(30)) {
         walk_next_epoch(&w, w.epoch + 1);
         walk_step(&w);
@@ -980,6 +1076,8 @@ static void describe_again(const struct setup *s, const insitu_loader_desc *d) {
       .n_objects = d->n_objects,
       .samples = d->samples,
       .n_samples = d->n_samples,
+      .on_batch = d->on_batch,
+      .on_batch_user = d->on_batch_user,
       .log_level = INSITU_LOG_OFF};
   insitu_error err = {0};
 
