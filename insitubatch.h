@@ -35262,9 +35262,6 @@ static insitu_status insitu__geometry_slab(
        insitu__base_add(at, bytes, &bytes) && bytes < PTRDIFF_MAX / 4 && pinned < PTRDIFF_MAX / 4;
   g->pinned_bytes = insitu__base_ceil_div(pinned, page) * page;
   g->slab_bytes = insitu__base_ceil_div(bytes, page) * page + g->pinned_bytes;
-  for (uint64_t i = 0; i < g->n_variables; i++)
-    if (g->variables[i].ops)
-      g->variables[i].ops->past_caches = g->slab_bytes >= INSITU__MEM_PAST_CACHES;
   ok = ok && insitu__base_mul(rows, parts, &bytes) && bytes < PTRDIFF_MAX;
   if (ok) return INSITU_OK;
   return insitu__error_set(err, INSITU_E_BUDGET,
@@ -55584,6 +55581,15 @@ static insitu_status insitu__open_stats_split(const insitu_loader *ld, insitu_er
   return INSITU_OK;
 }
 
+/* Has operations write past the caches where batches are large. Fewer steps change nothing of it:
+ * iterators share the operations, and workers may be at them. */
+static void insitu__open_past_caches(struct insitu__geometry *g) {
+  for (uint64_t i = 0; i < g->n_variables; i++) {
+    struct insitu__ops *ops = g->variables[i].ops;
+    if (ops) ops->past_caches = g->slab_bytes >= INSITU__MEM_PAST_CACHES;
+  }
+}
+
 /* Arrays, geometry, dates, split: what open learns of the variables. */
 static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_error *err) {
   const insitu_loader_desc *c = &ld->config;
@@ -55600,6 +55606,7 @@ static insitu_status insitu__open_variables_await(insitu_loader *ld, insitu_erro
   if (!status) insitu__rows_note_nan(ld);
   if (!status) status = insitu__open_places(ld, err);
   if (!status) status = insitu__geometry_slab(g, c, err);
+  if (!status) insitu__open_past_caches(g);
   if (!status && !g->samples)
     status = insitu__error_set(
         err, INSITU_E_SPLIT, "open: the sample axis has no samples; choose another one");

@@ -2168,6 +2168,36 @@ static void test_error_of_the_last_call(void **state) {
   support_remove(root);
 }
 
+/* An iterator shows fewer steps, and its batches are small then: that the loader's operations write
+ * large ones past the caches stays, since another iterator's workers may be at them. */
+static void test_steps_leave_operations(void **state) {
+  static const char meta[] =
+      "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[8,1600000],\"data_type\":"
+      "\"float32\",\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":"
+      "[1,1600000]}},\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":"
+      "[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}],\"attributes\":{}}";
+  insitu_object object = {"x/zarr.json", meta, sizeof meta - 1};
+  const int64_t steps[] = {0, 1};
+  insitu_op op = {.kind = INSITU_OP_SCALE, .a = 2};
+  insitu_variable v = {.label = "x", .steps = steps, .n_steps = 2, .ops = &op, .n_ops = 1};
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = "memory://",
+      .objects = &object,
+      .n_objects = 1,
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = 1};
+  insitu_error err = {0};
+  (void)state;
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_iter *it = iter_or_fail(ld, INSITU_ALL, INSITU_SEQUENTIAL);
+  assert_true(ld->geometry.variables[0].ops->past_caches);
+  if (insitu_iter_set_steps(it, "x", 1, &err)) fail_msg("%s", err.message);
+  assert_true(ld->geometry.variables[0].ops->past_caches);
+  insitu_iter_close(&it);
+  insitu_loader_close(&ld);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_every_element),
@@ -2206,6 +2236,7 @@ int main(void) {
     cmocka_unit_test(test_config_is_a_copy),
     cmocka_unit_test(test_manifest_at_once),
     cmocka_unit_test(test_plan),
+    cmocka_unit_test(test_steps_leave_operations),
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
