@@ -18581,7 +18581,7 @@ struct insitu__store_tag {
   bool pinnable;    /* in: a later read may be pinned to this one: a directory tells its version */
   bool past_caches; /* in: the buffers may be filled past the processor's caches */
   bool whole;       /* in: a read from byte 0 on means the whole object, and needs no range */
-  bool anew;        /* in: the cached copy is damaged: it is removed, and the server is asked */
+  bool anew;        /* in: the cached copy is damaged: it is replaced by what the server has */
   bool past_front;  /* in: the cache in front neither has nor keeps these bytes */
 
   struct insitu__http_version version; /* out: of the object */
@@ -22948,10 +22948,9 @@ static insitu_status insitu__disk_serve_await(struct insitu__disk_read *r,
   if (insitu__disk_relation(r, &insitu__disk_absence) == INSITU__HTTP_SAME)
     return insitu__disk_none(r, err);
 
-  if (tag->anew) { /* the entry is damaged, though just as the server sent it */
-    if (!d->read_only) insitu__reactor_work_await(d->reactor, insitu__disk_remove_job, r);
-    return INSITU_TIMEOUT;
-  }
+  /* The entry is damaged, though just as the server sent it. It stays until the server has sent it
+   * once more: offline there is no other. */
+  if (tag->anew && !d->desc.offline) return INSITU_TIMEOUT;
 
   bool found = insitu__disk_find_await(r);
   int64_t now = insitu__disk_now();

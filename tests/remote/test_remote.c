@@ -132,7 +132,7 @@ struct job {
   uint64_t max_inflight, prefetch_depth, batch_size;
   /* requests that count as sent already: second ones are at most one in twenty of all */
   uint64_t asked_before;
-  int32_t split, on_absent;
+  int32_t split, on_absent, on_bad, offline;
   int mode;
   void (*at_batch)(uint64_t batch);
 };
@@ -151,6 +151,8 @@ static insitu_loader_desc desc_of(const struct job *j) { /* the job keeps what i
       .prefetch_depth = j->prefetch_depth,
       .cache_dir = j->cache_dir,
       .on_absent_chunk = j->on_absent,
+      .on_bad_chunk = j->on_bad,
+      .offline = j->offline,
       .hold_epoch = 1,
       .log_level = INSITU_LOG_ERROR,
       .io = modes[j->mode].io,
@@ -1722,6 +1724,29 @@ static void test_cached_damage(void **state) {
       settle();
     }
 }
+/* Damaged chunks that were filled stay in cache_dir: runs that are offline fill them, too. */
+static void test_cached_damage_offline(void **state) {
+  (void)state;
+  EACH_MODE (m) {
+    struct run first = {.status = INSITU_OK};
+    support_remove(support_path("cache"));
+    for (int offline = 0; offline < 3; offline++) {
+      struct job j = job(ZSTD, here(), m);
+      j.cache_dir = support_path("cache");
+      j.on_bad = INSITU_FILL;
+      j.offline = offline > 0;
+      server_reset(server);
+      server_rule(server, (struct server_rule){.key = CHUNKS, .fault = SERVER_FLIP, .at = 5});
+      struct run r = run(&j);
+      if (r.status != INSITU_END) fail_msg("run %d: %s", offline, r.err.message);
+      if (!offline) first = r;
+      assert_true(r.stats.bad_chunks > 0 && r.stats.bad_chunks == first.stats.bad_chunks);
+      assert_true(r.order == first.order && r.bytes == first.bytes);
+      settle();
+      if (offline) assert_int_equal(server_stats(server).requests, 0);
+    }
+  }
+}
 /* Replicas with ETags of their own, in front of which stands a cache. */
 static void test_cached_replicas(void **state) {
   (void)state;
@@ -1990,10 +2015,10 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_urls), cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome),
       cmocka_unit_test(test_fatal), cmocka_unit_test(test_gaps_in_zip),
       cmocka_unit_test(test_zip_round_trips), cmocka_unit_test(test_zip_without_head),
-      cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_cached_shard_goes),
-      cmocka_unit_test(test_cached_inner_chunks), cmocka_unit_test(test_merging),
-      cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_hidden),
-      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
+      cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_cached_damage_offline),
+      cmocka_unit_test(test_cached_shard_goes), cmocka_unit_test(test_cached_inner_chunks),
+      cmocka_unit_test(test_merging), cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent),
+      cmocka_unit_test(test_hidden), cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
       cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
       cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
