@@ -267,6 +267,7 @@ struct array {
   /* By the number of a chunk of each level, down to the one that one read returns: what is stored
    * of it is damaged. Known when it is written. */
   bool *is_bad[MAX_LEVELS];
+  bool *is_empty; /* one: of some damaged chunk no byte is left, which caches do not keep */
   /* in C order and native byte order; what is absent or damaged holds the fill */
   unsigned char *data;
 };
@@ -458,6 +459,7 @@ static inline void cut_shard(const struct array *a, int level, struct bytes *sha
     bool whole = !part[i].at || offset[i] + part[i].n <= shard->n;
 
     if (whole || !array_has(a, origin)) continue;
+    if (offset[i] >= shard->n) *a->is_empty = true;
     a->is_bad[level + 1][array_number(a, level + 1, origin)] = true;
   }
 }
@@ -523,6 +525,7 @@ static inline struct bytes write_shard(
     cut_shard(a, level, &out, index_bytes, part, offset, begins, n);
   } else if (damaged) {
     damage_shard(l, &out, index_bytes);
+    if (!out.n) *a->is_empty = true;
     a->is_bad[level][array_number(a, level, origin)] = true;
   }
   return bytes_exact(out.at, out.n);
@@ -557,6 +560,7 @@ static inline struct bytes write_level(
   if (level != array_leaf(a) || !array_has(a, origin) || !is_damaged(a)) return b;
   damage_chunk(a, l, &b);
   a->is_bad[level][array_number(a, level, origin)] = true;
+  if (!b.n) *a->is_empty = true;
   return bytes_exact(b.at, b.n);
 }
 
@@ -985,6 +989,7 @@ static inline void draw_elements(struct array *a) {
   for (int d = 0; d < a->ndim; d++)
     a->n_chunks *= a->chunks[d] = ceil_div(a->shape[d], leaf->size[d]);
   a->is_absent = own(a->n_chunks);
+  a->is_empty = own(1);
   for (int l = 0; l < a->n_levels; l++) {
     a->not_stored[l] = own(a->n_chunks);
     a->is_bad[l] = own(a->n_chunks);

@@ -614,6 +614,37 @@ static void refuse_iterators(insitu_loader *ld) {
   if (iters[2]) differ("a refused iterator is not NULL");
 }
 
+/* Whether all that the rank's epoch shows must be in cache_dir now. */
+static bool is_kept(const struct walk *w, const insitu_stats *opened) {
+  const struct setup *s = w->s;
+  insitu_stats st;
+  bool steps = true;
+
+  if (!s->desc.cache_dir || s->place < PLACE_HTTP || w->failed) return false;
+  for (int i = 0; i < s->n_views; i++)
+    steps = steps && w->view[i].v.n_steps == s->view[i].v.n_steps;
+  if (insitu_loader_stats(loaders[0], &st, NULL)) differ("no statistics");
+  for (int i = 0; i < s->archive.n_arrays; i++)
+    if (*s->archive.array[i].is_empty) return false;
+  if (s->desc.cache_decoded && st.bad_chunks) return false; /* damaged chunks are not decoded */
+  return steps && st.disk_unkept == opened->disk_unkept;
+}
+
+/* The same epoch again, from cache_dir alone. */
+static void run_offline(struct setup *s, const struct run *run, uint64_t rank) {
+  insitu_loader_desc d = desc_of(s, run->world, rank);
+  insitu_plan plan;
+  struct walk w;
+
+  d.offline = 1;
+  insitu_loader *ld = open_loader(s, &d, 0);
+  if (ld && walk_open(&w, s, ld, 0, run->part, run->order, run->world, rank, run->epoch, &plan)) {
+    while (walk_step(&w)) {}
+    walk_close(&w);
+  }
+  insitu_loader_close(&loaders[0]);
+}
+
 /* A rank's epochs of one part. */
 static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   insitu_loader_desc d = desc_of(s, run->world, rank);
@@ -644,6 +675,7 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   while (walk_step(&w))
     if (chance(1)) walk_steps(&w);
   run->whole = !w.failed;
+  bool kept = !again && is_kept(&w, &opened);
   w.run = NULL;
   while (w.n_held) release_one(&w);
   bool counts = d.hold_epoch && !w.failed && !d.check;
@@ -678,6 +710,7 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   }
   insitu_loader_close(&loaders[0]);
   let_go();
+  if (kept && chance(50)) run_offline(s, run, rank);
 }
 
 /* ---- resuming ---- */
