@@ -580,7 +580,8 @@
  *   not in shards. `insitu warm` fills the directory ahead, with the configuration that reads it
  *   later; of local archives with cache_decoded alone. Kept as they are stored, uncompressed chunks
  *   of which batches show some rows are known by these rows: use cache_decoded, or warm with the
- *   same order.
+ *   same order. Not kept, and so missing, are damaged chunks with cache_decoded, and objects of no
+ *   byte.
  *
  *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
  *   opened, with values that do. While a loader opens, a fixed variable for a device also takes
