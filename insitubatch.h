@@ -18865,14 +18865,18 @@ static insitu_status insitu__store_no_memory(insitu_error *err) {
 }
 
 /* Reports what befell a resolving store (key NULL), or one of its objects. That the file which
- * holds the object is missing does not make the object absent. */
+ * holds the object is missing does not make the object absent. A read that joined others has named
+ * both in its cause. */
 static insitu_status insitu__store_extent_failed(
     const struct insitu__store *s, const char *key, const insitu_error *cause, insitu_error *err) {
   bool base_missing = key && cause->status == INSITU_E_NOTFOUND;
   insitu_status status = base_missing ? INSITU_E_IO : cause->status;
+  char what[540];
+  int n = snprintf(what, sizeof what, "store '%.250s'%s%.250s%s: ", s->url, key ? ", member '" : "",
+      key ? key : "", key ? "'" : "");
+  bool named = !strncmp(cause->message, what, (size_t)n);
   insitu__error_cause(err, cause);
-  insitu__error_set(err, status, "store '%.250s'%s%.250s%s: %.480s", s->url,
-      key ? ", member '" : "", key ? key : "", key ? "'" : "", cause->message);
+  insitu__error_set(err, status, "%s%.*s", named ? "" : what, named ? 1000 : 480, cause->message);
   return status;
 }
 
@@ -50452,13 +50456,17 @@ static insitu_status insitu__tile_join_await(
   bool together = !t->run.head || t->run.next;
   if (t->run.head) insitu__tile_run_await(t, t->key);
   if (t->status < 0 && together) { /* whose bytes could not be read shows when each reads alone */
-    insitu__error_clear(err);
+    insitu__error_clear(&t->error);
     t->run.next = NULL;
     insitu__tile_run_await(t, t->key);
   }
 
   *tag = t->run.tag;
-  if (t->run.below) tag->size = tag->version.total;
+  if (t->run.below) { /* `err` is not the tile's, but that of the store in between */
+    tag->size = tag->version.total;
+    insitu__error_copy(err, &t->error);
+    insitu__error_clear(&t->error);
+  }
   *got = t->got;
   return t->status;
 }

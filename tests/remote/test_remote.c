@@ -1693,6 +1693,40 @@ static void test_cached_inner_chunks(void **state) {
       insitu_loader_close(&ld);
     }
 }
+/* What befalls a read of inner chunks in a shard behind references, with a cache in front, is a
+ * fault of the server, and names the member once. Where neighbours were read together, each is read
+ * once more, alone: a single fault may then be none. */
+static void test_cached_inner_faults(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int stays = 0; stays < 2; stays++) {
+      insitu_variable v = {.label = "x", .path = "inner"};
+      struct job near = {
+          .url = support_path("inner"), .variables = &v, .n_variables = 1, .mode = INLINE_EPOLL};
+      struct run want = run(&near);
+      assert_int_equal(want.status, INSITU_END);
+      support_remove(support_path("cache"));
+      server_reset(server);
+      server_rule(server, (struct server_rule){.key = "*/c/*",
+                              .range = "bytes=[0-9]*",
+                              .count = stays ? 0 : 1,
+                              .fault = SERVER_CLOSE,
+                              .at = 11});
+      struct job j = near;
+      j.url = server_url(server, "inner.json");
+      j.mode = m;
+      j.cache_dir = support_path("cache");
+      j.options[0] = (insitu_option){"max_retries", "0"};
+      struct run r = run(&j);
+      if (!stays && r.status == INSITU_END) {
+        assert_true(r.order == want.order && r.bytes == want.bytes);
+        continue;
+      }
+      const char *member = strstr(r.err.message, "member");
+      if (r.status != INSITU_E_HTTP || !r.err.retryable || !member || strstr(member + 1, "member"))
+        fail_msg("%s: %s", insitu_status_name(r.status), r.err.message);
+    }
+}
 /* A server sends damaged bytes, with the ETag and the length of the good ones, and they are kept.
  * Once it has healed they are found out and asked for again, though it says that they are
  * unchanged; and then the good ones are kept. */
@@ -2017,8 +2051,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_zip_round_trips), cmocka_unit_test(test_zip_without_head),
       cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_cached_damage_offline),
       cmocka_unit_test(test_cached_shard_goes), cmocka_unit_test(test_cached_inner_chunks),
-      cmocka_unit_test(test_merging), cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent),
-      cmocka_unit_test(test_hidden), cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
+      cmocka_unit_test(test_cached_inner_faults), cmocka_unit_test(test_merging),
+      cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_hidden),
+      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
       cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
       cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
