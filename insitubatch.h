@@ -580,8 +580,8 @@
  *   not in shards. `insitu warm` fills the directory ahead, with the configuration that reads it
  *   later; of local archives with cache_decoded alone. Kept as they are stored, uncompressed chunks
  *   of which batches show some rows are known by these rows: use cache_decoded, or warm with the
- *   same order. Not kept, and so missing, are damaged chunks with cache_decoded, and objects of no
- *   byte.
+ *   same order. Not kept, and so missing, are damaged chunks with cache_decoded, and objects of 0
+ *   bytes.
  *
  *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
  *   opened, with values that do. While a loader opens, a fixed variable for a device also takes
@@ -18624,7 +18624,7 @@ struct insitu__store_extent {
 
   bool packed; /* no range holds the bytes as they are: ops->unpack_await reads them */
   bool fixed;  /* the base store's object never changes: ops->verify need not look at it */
-  bool joins;  /* the base store is read by the tag's read_await: see `below` there */
+  bool joins;  /* the base store is read by the tag's read_await: see insitu__store_tag.below */
 };
 #define INSITU__STORE_LEAD 1024 /* bytes */
 
@@ -18876,7 +18876,8 @@ static insitu_status insitu__store_extent_failed(
       key ? key : "", key ? "'" : "");
   bool named = !strncmp(cause->message, what, (size_t)n);
   insitu__error_cause(err, cause);
-  insitu__error_set(err, status, "%s%.*s", named ? "" : what, named ? 1000 : 480, cause->message);
+  int most = named ? (int)sizeof cause->message : 480;
+  insitu__error_set(err, status, "%s%.*s", named ? "" : what, most, cause->message);
   return status;
 }
 
@@ -43744,7 +43745,7 @@ struct insitu__loader_run {
   unsigned n_iov;                   /* of the tile's iovecs */
   struct insitu__loader_tile *next; /* the neighbour that follows in the run */
   bool head;                        /* reads for itself and for the run behind it */
-  bool below; /* the tag is to be that of the object that the shard lies in: see `below` there */
+  bool below; /* the tag is to tell of the object that the shard lies in: insitu__store_tag.below */
   /* A head waits here until it may read; the others wait until the head has read. */
   struct insitu__reactor_gate go_on;
   struct iovec *iov;            /* of a head's read; NULL in a loader without shards */

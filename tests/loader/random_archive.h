@@ -267,7 +267,7 @@ struct array {
   /* By the number of a chunk of each level, down to the one that one read returns: what is stored
    * of it is damaged. Known when it is written. */
   bool *is_bad[MAX_LEVELS];
-  bool *is_empty; /* one: of some damaged chunk no byte is left, which caches do not keep */
+  bool *is_empty; /* whether some damaged chunk has no byte left: caches keep no such chunk */
   /* in C order and native byte order; what is absent or damaged holds the fill */
   unsigned char *data;
 };

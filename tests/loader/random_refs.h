@@ -2,6 +2,7 @@
  * inline too. random_case.h includes this file behind its write_file. */
 #ifndef TESTS_RANDOM_REFS_H
 #define TESTS_RANDOM_REFS_H
+#include "refs_text.h"
 
 enum { RANDOM_PACKS = 3 };
 
@@ -9,30 +10,6 @@ static inline bool is_metadata(const char *key) {
   const char *slash = strrchr(key, '/'), *name = slash ? slash + 1 : key;
 
   return name[0] == '.' || !strcmp(name, "zarr.json");
-}
-
-static inline void refs_text(FILE *f, struct bytes b) {
-  fputc('"', f);
-  for (size_t i = 0; i < b.n; i++) {
-    if (b.at[i] == '"' || b.at[i] == '\\') fputc('\\', f);
-    fputc(b.at[i], f);
-  }
-  fputc('"', f);
-}
-
-static inline void refs_base64(FILE *f, struct bytes b) {
-  static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-  fputs("\"base64:", f);
-  for (size_t i = 0; i < b.n; i += 3) {
-    size_t left = b.n - i;
-    unsigned bits = (unsigned)b.at[i] << 16;
-
-    if (left > 1) bits |= (unsigned)b.at[i + 1] << 8;
-    if (left > 2) bits |= b.at[i + 2];
-    for (unsigned k = 0; k < 4; k++) fputc(k > left ? '=' : digits[bits >> (18 - 6 * k) & 63], f);
-  }
-  fputc('"', f);
 }
 
 /* Writes the references of the objects to `folder`/refs.json, and all that they name beside it. */
@@ -53,8 +30,8 @@ static inline void write_refs(const struct archive *ar, const char *folder) {
 
     fprintf(f, "%s\n\"%s\":", i ? "," : "", o->key);
     if (is_metadata(o->key) && chance(50)) fwrite(o->bytes.at, 1, o->bytes.n, f);
-    else if (is_metadata(o->key)) refs_text(f, o->bytes);
-    else if (chance(10)) refs_base64(f, o->bytes);
+    else if (is_metadata(o->key)) refs_quote(f, o->bytes.at, o->bytes.n);
+    else if (chance(10)) refs_base64(f, o->bytes.at, o->bytes.n);
     else if (chance(15)) {
       write_file(own_text("%s/packs/o%d", folder, (int)i), o->bytes.at, o->bytes.n);
       fprintf(f, "[\"%s/o%d\"]", base, (int)i);

@@ -313,7 +313,7 @@ static bool narrows(const struct view *v) {
 
 /* How many chunks may be read a second time: damaged ones, past a cache that has them as they are
  * stored, and past one that keeps them decoded and whole. */
-static uint64_t anew(const struct setup *s, const struct holes *holes) {
+static uint64_t second_reads(const struct setup *s, const struct holes *holes) {
   uint64_t n = s->desc.cache_dir ? holes->bad : 0;
 
   return n + (s->desc.cache_memory ? holes->bad : 0);
@@ -338,7 +338,7 @@ static void check_cache(struct walk *w, const insitu_loader_desc *d, const struc
   /* Where no row shows some of a chunk, a use leaves nothing to one that waits for it. What that
    * one reads is not kept, and is read once more in this epoch or a later one. */
   w->idle += hits + misses - r->reads;
-  if (reads < r->cached || reads > r->cached + w->idle + anew(w->s, &r->holes))
+  if (reads < r->cached || reads > r->cached + w->idle + second_reads(w->s, &r->holes))
     differ("%d chunks were read, not %d: there is room for all in the cache", (int)reads,
         (int)r->cached);
 }
@@ -375,7 +375,7 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
     r.reads = got;
     r.holes.absent = st.absent_chunks - opened->absent_chunks;
     r.holes.bad = st.bad_chunks - opened->bad_chunks;
-    if (planned && (got < plan->reads || got > plan->reads + anew(s, &r.holes)))
+    if (planned && (got < plan->reads || got > plan->reads + second_reads(s, &r.holes)))
       differ("%d chunks were read, %d planned", (int)got, (int)plan->reads);
     first = (struct reads){.reads = plan->reads,
         .bytes = plan->read_bytes,
@@ -400,8 +400,8 @@ static void check_reads(struct walk *w, insitu_loader *ld, const insitu_plan *pl
   } at[] = {{"rows delivered", st.rows - opened->rows, r.rows, false},
       {"batches delivered", st.batches - opened->batches, plan->batches, false},
       {"chunks to be read", kept || cache ? 0 : r.reads, st.reads - opened->reads, true},
-      {"chunks read", st.reads - opened->reads, again ? UINT64_MAX : r.reads + anew(s, &r.holes),
-          true},
+      {"chunks read", st.reads - opened->reads,
+          again ? UINT64_MAX : r.reads + second_reads(s, &r.holes), true},
       {"chunks planned", first.reads, plan->reads, !exact},
       {"bytes planned", first.bytes, plan->read_bytes, !exact},
       {"chunks wanted", first.wanted, plan->wanted, !exact},
@@ -556,7 +556,7 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
     differ("insitu_read counts %d damaged chunks, not %d",
         (int)(after.bad_chunks - before.bad_chunks), (int)holes.bad);
   uint64_t got_reads = after.reads - before.reads;
-  if (alone && (got_reads < reads || got_reads > reads + anew(s, &holes)))
+  if (alone && (got_reads < reads || got_reads > reads + second_reads(s, &holes)))
     differ("insitu_read counts %d chunks, not %d", (int)got_reads, (int)reads);
 }
 

@@ -1626,10 +1626,8 @@ static void test_cached_shard_goes(void **state) {
     settle();
   }
 }
-/* Epochs behind the first find every inner chunk of a shard in cache_dir, also where the shard lies
- * in a zip file or is what a reference names: each is kept by itself, since every epoch reads other
- * neighbours together. */
-static void test_cached_inner_chunks(void **state) {
+/* A shard of small chunks: in a folder, in a zip file, and behind references to the server. */
+static void make_inner(void) {
   static const struct support_array array = {.name = "inner",
       .ndim = 2,
       .shape = {128, 500},
@@ -1641,8 +1639,6 @@ static void test_cached_inner_chunks(void **state) {
       "{\"version\":1,\"refs\":{\"zarr.json\":\"{\\\"zarr_format\\\":3,\\\"node_type\\\":"
       "\\\"group\\\"}\",\"inner/zarr.json\":[\"%s/zarr.json\"],\"inner/c/0/0\":[\"%s/c/0/0\"],"
       "\"inner/c/1/0\":[\"%s/c/1/0\"]}}";
-  static const char *const places[] = {"inner", "inner.zip", "inner.json"};
-  (void)state;
   struct zip z = {.n = 0};
   char path[PATH_MAX], text[1000];
   snprintf(path, sizeof path, "%s", support_path("inner"));
@@ -1654,6 +1650,14 @@ static void test_cached_inner_chunks(void **state) {
   snprintf(path, sizeof path, "%s/inner/inner", here());
   int n = snprintf(text, sizeof text, refs, path, path, path);
   support_write(support_path("inner.json"), text, (size_t)n);
+}
+/* Epochs behind the first find every inner chunk of a shard in cache_dir, also where the shard lies
+ * in a zip file or is what a reference names: each is kept by itself, since every epoch reads other
+ * neighbours together. */
+static void test_cached_inner_chunks(void **state) {
+  static const char *const places[] = {"inner", "inner.zip", "inner.json"};
+  (void)state;
+  make_inner();
   EACH_MODE (m)
     for (size_t k = 0; k < sizeof places / sizeof *places; k++) {
       insitu_variable v = {.label = "x", .path = "inner"};
@@ -1698,6 +1702,7 @@ static void test_cached_inner_chunks(void **state) {
  * once more, alone: a single fault may then be none. */
 static void test_cached_inner_faults(void **state) {
   (void)state;
+  make_inner();
   EACH_MODE (m)
     for (int stays = 0; stays < 2; stays++) {
       insitu_variable v = {.label = "x", .path = "inner"};
