@@ -238,9 +238,10 @@ static int refs_check(const char *source) {
     return tool_fail("%s: %s; check the path", source, strerror(errno));
   if (!S_ISDIR(st.st_mode)) return TOOL_OK;
   if (asprintf(&path, "%s/.zmetadata", source) < 0) tool_no_memory();
-  bool there = access(path, F_OK) == 0;
+  int error = access(path, F_OK) ? errno : 0;
   free(path);
-  if (there) return TOOL_OK;
+  if (!error) return TOOL_OK;
+  if (error != ENOENT) return tool_fail("%s: %s; check the path", source, strerror(error));
   return tool_fail("%s: no .zmetadata is in it, which references in Parquet have; name the "
                    "directory that kerchunk or VirtualiZarr wrote, or its JSON file",
       source);
