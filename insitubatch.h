@@ -53134,7 +53134,7 @@ static insitu_status insitu__state_check(const insitu_iter *it, const insitu_sta
  *
  * What stops the scan, and what makes it go on. A coroutine that ends needs no wake, because the
  * reactor's next turn pumps. What a user's thread does must wake the reactor, or the scan stands
- * for ever. The first six rows are the limits of insitu__pass_limit and insitu__pass_gather.
+ * for ever. The first six rows are the limits of insitu__pass_end and insitu__pass_gather.
  *
  *   the scan stands before        until                            who wakes the reactor
  *   next + prefetch_depth         next delivers                    insitu__pass_wakes, by its rule
@@ -53326,13 +53326,9 @@ static bool insitu__pass_place(insitu_iter *it, uint64_t last, uint64_t number) 
   return !status;
 }
 
-/* One past the last batch that may be scanned now. at: the one that the scan has come to. If it may
- * not be, the head of this section says who wakes the reactor. */
-static uint64_t insitu__pass_limit(insitu_iter *it, uint64_t at) {
+/* One past the last batch that may be scanned, as the user's thread stands now. [it->lock] */
+static uint64_t insitu__pass_end(const insitu_iter *it) {
   const insitu_loader_desc *c = &it->loader->config;
-  pthread_mutex_lock(&it->lock);
-  it->shared.seen = it->shared.next;
-  it->shared.looks = it->loader->sched.inflight > 0;
   uint64_t epoch = it->shared.next / it->batches;
   /* two orders are kept: this epoch's and the next one's */
   uint64_t end = (epoch + (c->hold_epoch ? 1 : 2)) * it->batches;
@@ -53346,6 +53342,16 @@ static uint64_t insitu__pass_limit(insitu_iter *it, uint64_t at) {
   uint64_t from = s->epoch == epoch ? it->shared.next % it->batches : 0;
   uint64_t skip = s->epoch < epoch ? UINT64_MAX : insitu__receipt_ahead(s, from);
   if (skip != UINT64_MAX) limit = insitu__base_min(limit, s->epoch * it->batches + skip);
+  return limit;
+}
+
+/* The same for the scan, which has come to batch `at`. If that may not be scanned, the head of this
+ * section says who wakes the reactor. [reactor thread] */
+static uint64_t insitu__pass_limit(insitu_iter *it, uint64_t at) {
+  pthread_mutex_lock(&it->lock);
+  it->shared.seen = it->shared.next;
+  it->shared.looks = it->loader->sched.inflight > 0;
+  uint64_t limit = insitu__pass_end(it);
   it->shared.ample = at < limit && !it->kept; /* where chunks are kept, it may end before */
   pthread_mutex_unlock(&it->lock);
   return limit;

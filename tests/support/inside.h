@@ -28,8 +28,8 @@ static inline void support_reserve(insitu_loader *ld) {
  * batches ahead is taken, and nobody calls next meanwhile. */
 static inline void support_fill_up(insitu_loader *ld, insitu_iter *it) {
   for (bool full = false; !full;) {
-    uint64_t last = insitu__pass_limit(it, UINT64_MAX) - 1;
     pthread_mutex_lock(&it->lock);
+    uint64_t last = insitu__pass_end(it) - 1;
     if (it->kept && last >= it->shared.next + it->n_ring) last = it->shared.next + it->n_ring - 1;
     full = it->shared.assigned > last && !atomic_load(&it->ring[last % it->n_ring]->pending);
     pthread_mutex_unlock(&it->lock);
