@@ -642,6 +642,10 @@ static inline void draw_refusal(struct setup *s) {
   }
 }
 
+static inline void draw_receipts(insitu_loader_desc *d) {
+  d->receipts = chance(60) ? 0 : chance(50) ? INSITU_RECEIPT_ANCHORS : INSITU_RECEIPT_BYTES;
+}
+
 static inline void draw_case(struct setup *s, uint64_t number) {
   unsigned where;
 
@@ -669,6 +673,7 @@ static inline void draw_case(struct setup *s, uint64_t number) {
   draw_samples(s);
   draw_resources(s);
   draw_call(s);
+  draw_receipts(&s->desc);
   cut_split(s);
   if (!s->refused && chance(5)) draw_refusal(s);
   draw_fixed(s);
@@ -765,11 +770,11 @@ static inline void tell_case(FILE *f, const struct setup *s) {
       "\n  assembly %d, prefetch_depth %d, max_inflight %d, decode_threads %d, memory_budget "
       "%" PRIu64
       ", io %d, inline_io %d, hold_epoch %d, check %d, on_absent_chunk %d, on_bad_chunk %d, "
-      "cache_dir %s, cache_decoded %d, cache_memory %" PRIu64 ", option %s\n",
+      "cache_dir %s, cache_decoded %d, cache_memory %" PRIu64 ", option %s, receipts %d\n",
       d->assembly, (int)d->prefetch_depth, (int)d->max_inflight, (int)d->decode_threads,
       d->memory_budget, d->io, d->inline_io, d->hold_epoch, d->check, d->on_absent_chunk,
       d->on_bad_chunk, d->cache_dir ? d->cache_dir : "none", d->cache_decoded, d->cache_memory,
-      d->n_options ? s->option[0].key : "none");
+      d->n_options ? s->option[0].key : "none", d->receipts);
   if (s->calls)
     fprintf(f, "  on_batch, on_batch_threads %d%s\n", (int)d->on_batch_threads,
         s->calls->flips ? ", in place" : "");

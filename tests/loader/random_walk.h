@@ -22,11 +22,15 @@ static inline void let_go(void) {
 struct run {
   uint64_t world, epoch, lanes, window, n_batches;
   int32_t part, order;
-  insitu_state *after; /* behind each batch of the epoch */
-  uint64_t *seen;      /* how often each anchor came in it; of drawn patches, its sample */
-  int64_t *global;     /* the anchor at each position of the epoch; -1: it did not come */
-  uint64_t *key;       /* on_batch's at each position */
-  uint64_t *next; /* of a grid's patches: by sample, the number behind the last one that came */
+  struct saved *after; /* behind each batch of the epoch */
+  uint64_t *digest;    /* anchors_digest of each */
+  uint64_t left;       /* rows of all ranks that are left out */
+  struct skip_call skip[MAX_SKIPS];
+  unsigned n_skips;
+  uint64_t *seen;  /* how often each anchor came in it; of drawn patches, its sample */
+  int64_t *global; /* the anchor at each position of the epoch; -1: it did not come */
+  uint64_t *key;   /* on_batch's at each position */
+  uint64_t *next;  /* of a grid's patches: by sample, the number behind the last one that came */
   unsigned char *patch; /* of patches: by sample and number, whether it came */
   bool whole;           /* all ranks got through the epoch */
 };
@@ -53,6 +57,15 @@ struct walk {
   struct run *run;     /* to be told of its batches */
   struct run *before;  /* whose epoch it goes on with */
   bool failed, ended;
+  /* Batches of this epoch that are left out; of the next one, where that was said behind the last
+   * batch; how many the iterator went past so far. */
+  bool *out, *out_next;
+  uint64_t n_out;
+  unsigned skipped; /* calls of the run's that were made */
+  bool skips;       /* it leaves batches out by itself, at random */
+  bool summed;      /* the epoch's digest is known, and is the sum */
+  uint64_t sum;
+  struct saved last; /* behind the batch that was delivered last */
 };
 
 static const char *const part_names[] = {"train", "val", "test", "all"};
@@ -207,23 +220,32 @@ static inline struct epoch epoch_of(const struct setup *s, int part, int32_t ord
   return e;
 }
 
-/* Sets up the model of the walk's epoch, from its next batch on. */
-static inline void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
-  const struct setup *s = w->s;
+/* The first batch from the next one on that stops the iterator. */
+static inline void walk_find_bad(struct walk *w) {
   int64_t row[4096];
 
-  w->e = epoch_of(s, w->part, w->order, w->epoch, lanes, window);
-  if (space_patched(s->space)) walk_locate(w);
   w->bad = UINT64_MAX;
   w->bad_absent = w->bad_corrupt = false;
-  w->call_fails = s->calls && s->calls->epoch == w->epoch ? s->calls->fails_at : UINT64_MAX;
-  w->start = w->batch;
   for (uint64_t b = w->batch; b < w->e.batches && w->bad == UINT64_MAX; b++) {
+    if (w->out[b]) continue;
     uint64_t n = epoch_batch(&w->e, w->world, w->rank, b, row);
 
     for (uint64_t r = 0; r < n; r++) row_raises(w, row[r]);
     if (w->bad_absent || w->bad_corrupt) w->bad = b;
   }
+}
+
+/* Sets up the model of the walk's epoch, from its next batch on. */
+static inline void walk_epoch(struct walk *w, uint64_t lanes, uint64_t window) {
+  const struct setup *s = w->s;
+
+  w->e = epoch_of(s, w->part, w->order, w->epoch, lanes, window);
+  if (space_patched(s->space)) walk_locate(w);
+  if (!w->out) w->out = own(w->e.batches + 1);
+  if (!w->out_next) w->out_next = own(w->e.batches + 1);
+  w->call_fails = s->calls && s->calls->epoch == w->epoch ? s->calls->fails_at : UINT64_MAX;
+  w->start = w->batch;
+  walk_find_bad(w);
 }
 
 /* Where an element was converted, but not decoded, any NaN will do. */
@@ -650,16 +672,115 @@ static inline void tell_keys(const struct walk *w, struct run *run, const insitu
   }
 }
 
+/* ---- batches that are left out ---- */
+/* Has the iterator leave batches out of the epoch of its next batch, or sees that it refuses to. */
+static inline void walk_skip(struct walk *w, struct skip_call c) {
+  bool behind = w->batch == w->e.batches;
+  bool *out = behind ? w->out_next : w->out, *to = own(w->e.batches + 1);
+  uint64_t at = behind ? 0 : w->batch, n = w->e.batches;
+  bool inside = c.n && c.first < n && c.n <= n - c.first && c.first >= at;
+  insitu_error err = {0};
+  insitu_status status = insitu_iter_skip(w->it, c.first, c.n, &err);
+
+  if (!inside && status != INSITU_E_ARG)
+    differ("leaving out %d batches from %d on, at %d of %d: %s", (int)c.n, (int)c.first, (int)at,
+        (int)n, insitu_status_name(status));
+  if (!inside) return;
+  memcpy(to, out, n);
+  memset(to + c.first, true, c.n);
+  if (status == INSITU_E_ARG && out_ranges(to, n) > SURE_RANGES) return;
+  if (status)
+    differ("leaving out %d batches from %d on, at %d of %d: %s", (int)c.n, (int)c.first, (int)at,
+        (int)n, err.message);
+  memcpy(out, to, n);
+  if (!behind) walk_find_bad(w);
+}
+
+/* Makes the calls of insitu_iter_skip that are due, and goes past what is left out. */
+static inline void walk_leave_out(struct walk *w) {
+  int64_t row[4096];
+
+  for (; w->run && w->skipped < w->run->n_skips; w->skipped++) {
+    struct skip_call c = w->run->skip[w->skipped];
+
+    if (c.at > w->batch) break;
+    if (w->batch == w->e.batches) continue;
+    c.first = most(c.first, w->batch);
+    walk_skip(w, c);
+  }
+  if (w->skips && chance(8)) {
+    bool behind = w->batch == w->e.batches;
+    walk_skip(w, draw_skip(behind ? 0 : w->batch, w->e.batches));
+  }
+  for (; w->batch < w->e.batches && w->out[w->batch]; w->batch++) {
+    w->n_out++;
+    if (w->run) tell_positions(w, w->run);
+    if (w->run) w->run->left += epoch_batch(&w->e, w->world, w->rank, w->batch, row);
+  }
+}
+
+/* ---- digests ---- */
+/* The digests of a batch, as on_batch left it. */
+static inline void check_digests(struct walk *w, const insitu_batch *b) {
+  const struct setup *s = w->s;
+  uint64_t anchors = 0, bytes = 0, row = 0, n = s->split.part[w->part].n;
+  bool mixed = w->order == INSITU_SHUFFLED, known = w->world == 1 || !space_patched(s->space);
+  struct run *run = w->run ? w->run : w->before;
+
+  if (chance(10)) check_line(b, s->desc.receipts, w->rank);
+  if (!s->desc.receipts) {
+    if (b->anchors_digest || b->epoch_digest || b->bytes_digest)
+      differ("digests that nobody asked for");
+    return;
+  }
+  for (uint64_t p = w->batch * w->e.global; p < (w->batch + 1) * w->e.global; p++) {
+    int64_t index[MAX_AXES];
+    bool own_row = p % w->e.lanes * w->world / w->e.lanes == w->rank;
+    uint64_t position = digest_position(&w->e, n, mixed, p);
+
+    if (w->e.anchor[p] < 0) continue;
+    space_index(s->space, w->e.anchor[p], index);
+    anchors += digest_anchor(w->epoch, position, index, s->space->n);
+    if (own_row) bytes += digest_row(w->epoch, position, b, row++);
+  }
+  if (known && b->anchors_digest != anchors)
+    differ("%s epoch %d batch %d rank %d: anchors_digest is %" PRIx64 ", not %" PRIx64,
+        part_names[w->part], (int)w->epoch, (int)w->batch, (int)w->rank, b->anchors_digest,
+        anchors);
+  if (b->bytes_digest != (s->desc.receipts == INSITU_RECEIPT_BYTES ? bytes : 0))
+    differ("%s epoch %d batch %d rank %d: bytes_digest is %" PRIx64 ", not %" PRIx64,
+        part_names[w->part], (int)w->epoch, (int)w->batch, (int)w->rank, b->bytes_digest, bytes);
+  if (run && !run->digest) run->digest = own((run->n_batches + 1) * 8);
+  if (run && run->digest[w->batch] && run->digest[w->batch] != b->anchors_digest)
+    differ("anchors_digest of batch %d is another one on rank %d of %d", (int)w->batch,
+        (int)w->rank, (int)w->world);
+  if (run) run->digest[w->batch] = b->anchors_digest;
+  w->sum += b->anchors_digest;
+  if (b->epoch_digest != (w->summed ? w->sum : 0))
+    differ("%s epoch %d batch %d rank %d: epoch_digest is %" PRIx64 ", not %" PRIx64 " (%s)",
+        part_names[w->part], (int)w->epoch, (int)w->batch, (int)w->rank, b->epoch_digest, w->sum,
+        w->summed ? "known" : "unknown");
+}
+
+/* Notes the state behind a batch. */
+static inline void walk_save(struct walk *w, const insitu_batch *b) {
+  w->last = (struct saved){.state = b->after,
+      .is = true,
+      .summed = w->summed && w->s->desc.receipts,
+      .sum = w->sum,
+      .out = own(w->e.batches + 1)};
+  memcpy(w->last.out, w->out, w->e.batches);
+}
+
 /* Every rank has the same state behind a batch. */
 static inline void tell_run(const struct walk *w, const insitu_batch *b) {
-  insitu_state *after = &w->run->after[w->batch];
-  static const insitu_state none;
+  struct saved *after = &w->run->after[w->batch];
 
   count_anchors(w, w->run, b);
   tell_positions(w, w->run);
-  if (memcmp(after, &none, sizeof none) && memcmp(after, &b->after, sizeof *after))
+  if (after->is && memcmp(&after->state, &b->after, sizeof b->after))
     differ("rank %d has another state behind batch %d", (int)w->rank, (int)w->batch);
-  *after = b->after;
+  *after = w->last;
 }
 
 /* One call of insitu_iter_next and what it must give. False: the epoch is over, or cannot go on. */
@@ -669,6 +790,7 @@ static inline bool walk_step(struct walk *w) {
   insitu_status status;
 
   if (w->failed || w->ended) return false;
+  walk_leave_out(w);
   if (w->n_held == w->max_held) {
     if (w->batch < w->e.batches && chance(20) &&
         (status = insitu_iter_next(w->it, 0, &b, &err)) != INSITU_BUSY)
@@ -695,9 +817,11 @@ static inline bool walk_step(struct walk *w) {
     differ("%s epoch %d batch %d rank %d: %s: %s", part_names[w->part], (int)w->epoch,
         (int)w->batch, (int)w->rank, insitu_status_name(status), err.message);
   batches[w->slot][w->n_held] = b;
+  if (b->index == w->batch && b->epoch == w->epoch) check_digests(w, b);
   if (w->s->calls && w->s->calls->flips) call_flip(b);
   w->hash[w->n_held++] = hash_batch(b);
   check_batch(w, b);
+  walk_save(w, b);
   if (w->run) tell_run(w, b);
   if (w->run && w->s->calls) tell_keys(w, w->run, b);
   if (w->before && w->s->calls) tell_keys(w, w->before, b);

@@ -24,6 +24,7 @@
 #include "random_case.h"
 #include "random_call.h"
 #include "random_config.h"
+#include "random_receipt.h"
 #include "random_walk.h"
 
 enum { SLICE = 600, MAX_SECONDS = 120 };
@@ -211,6 +212,7 @@ static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, 
         insitu_status_name(status), err.message);
   w->it = iters[slot];
   w->known = known_new(s->view, s->n_views);
+  w->summed = true;
   walk_epoch(w, lanes, window);
   check_plan(w, ld, &id, plan);
   return true;
@@ -221,9 +223,18 @@ static void walk_close(struct walk *w) {
   insitu_iter_close(&iters[w->slot]);
 }
 
-static void walk_next_epoch(struct walk *w, uint64_t epoch) {
+/* moved: by insitu_iter_set_epoch, which forgets what is left out. */
+static void walk_next_epoch(struct walk *w, uint64_t epoch, bool moved) {
+  bool *out = w->out;
+
+  w->out = w->out_next;
+  w->out_next = out;
+  memset(out, 0, w->e.batches);
+  if (moved) memset(w->out, 0, w->e.batches);
   w->epoch = epoch;
   w->batch = 0;
+  w->sum = 0;
+  w->summed = true;
   w->failed = w->ended = false;
   walk_epoch(w, w->e.lanes, w->e.window);
 }
@@ -645,6 +656,24 @@ static void run_offline(struct setup *s, const struct run *run, uint64_t rank) {
   insitu_loader_close(&loaders[0]);
 }
 
+/* Which batches all ranks of a run leave out. */
+static void draw_skips(struct run *run) {
+  if (!run->n_batches || !chance(30)) return;
+  run->n_skips = 1 + (unsigned)draw(MAX_SKIPS);
+  for (unsigned i = 0; i < run->n_skips; i++)
+    run->skip[i] = draw_skip(draw(run->n_batches), run->n_batches);
+  for (unsigned i = 1; i < run->n_skips; i++)
+    run->skip[i].at = most(run->skip[i].at, run->skip[i - 1].at);
+}
+
+static void check_skipped(const struct walk *w, insitu_loader *ld) {
+  insitu_stats st;
+
+  if (insitu_loader_stats(ld, &st, NULL)) differ("no statistics");
+  if (st.skipped != w->n_out)
+    differ("%d batches are left out, not %d", (int)st.skipped, (int)w->n_out);
+}
+
 /* A rank's epochs of one part. */
 static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   insitu_loader_desc d = desc_of(s, run->world, rank);
@@ -669,36 +698,42 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
   run->window = w.e.window;
   run->n_batches = w.e.batches;
   w.run = run;
-  if (!run->after) run->after = own((w.e.batches + 1) * sizeof *run->after);
+  if (!run->after) {
+    run->after = own((w.e.batches + 1) * sizeof *run->after);
+    draw_skips(run);
+  }
   bool again = chance(30);
   if (again) walk_steps(&w);
   while (walk_step(&w))
     if (chance(1)) walk_steps(&w);
   run->whole = !w.failed;
-  bool kept = !again && is_kept(&w, &opened);
+  bool kept = !again && !run->n_skips && is_kept(&w, &opened);
   w.run = NULL;
+  check_skipped(&w, ld);
   while (w.n_held) release_one(&w);
-  bool counts = d.hold_epoch && !w.failed && !d.check;
+  bool counts = d.hold_epoch && !w.failed && !d.check && !run->n_skips;
   if (counts) check_reads(&w, ld, &plan, &opened, again);
-  if (s->calls && d.hold_epoch && !w.failed) check_calls(&w, ld, again);
+  if (s->calls && !run->n_skips && d.hold_epoch && !w.failed) check_calls(&w, ld, again);
   if (chance(30)) walk_steps(&w);
   if (counts && chance(30)) { /* nothing of the next epoch is prefetched */
     if (insitu_loader_stats(ld, &opened, NULL)) differ("no statistics");
-    walk_next_epoch(&w, ++epoch);
+    walk_next_epoch(&w, ++epoch, false);
     if (chance(30)) walk_steps(&w);
     while (walk_step(&w)) {}
     while (w.n_held) release_one(&w);
     if (!w.failed) check_reads(&w, ld, &plan, &opened, false);
   }
+  w.skips = chance(50);
   if (chance(50)) {
-    if (w.failed || chance(40)) {
+    bool moved = w.failed || chance(40);
+    if (moved) {
       epoch = draw(5);
       if (insitu_iter_set_epoch(w.it, epoch, &err))
         differ("insitu_iter_set_epoch: %s", err.message);
     } else {
       epoch++;
     }
-    walk_next_epoch(&w, epoch);
+    walk_next_epoch(&w, epoch, moved);
     if (chance(30)) walk_steps(&w);
     for (uint64_t n = draw(20); n && walk_step(&w); n--) {}
     if (chance(30)) run_beside(s, ld, &w);
@@ -778,66 +813,95 @@ static struct setup *leave_open(const struct setup *s, uint64_t world, bool leav
   return open;
 }
 
-/* Goes on behind a batch, at a world size and with resources that need not be those of the run that
- * gave the state, and perhaps with units, windows and lanes that only the state knows. */
-static void resume(const struct setup *saved, struct run *run) {
-  struct setup *s = own(sizeof *s);
-  uint64_t sizes[64], n = 0, k = draw(run->n_batches), rank, world = run->world;
+/* Goes on behind a state, and tells the one behind the batch that came last; false: it is not
+ * known. */
+static bool resume_from(struct setup *s, struct run *run, const struct saved *from, uint64_t k,
+    uint64_t world, struct saved *last, uint64_t *last_batch) {
+  struct setup *opened = leave_open(s, world, chance(50));
+  uint64_t rank = draw(world);
+  insitu_loader_desc d = desc_of(opened, world, rank);
+  insitu_loader *ld = open_loader(opened, &d, 0);
   insitu_error err = {0};
   insitu_plan plan;
   struct walk w;
 
-  *s = *saved;
-  if (chance(40)) select_anew(s);
-  if (chance(50)) s->fixed.array = s->fixed_mask.array = NULL; /* a state does not know of it */
+  if (!ld) return false;
+  if (!walk_open(&w, opened, ld, 0, run->part, run->order, world, rank, draw(3), &plan)) {
+    insitu_loader_close(&loaders[0]);
+    return false;
+  }
+  if (chance(40)) walk_steps(&w); /* the state does not know of it */
+  w.skips = chance(30);
+  for (uint64_t i = draw(4); i && walk_step(&w); i--) {}
+  insitu_status status = insitu_iter_restore(w.it, &from->state, &err);
+  if (status == INSITU_E_BUDGET && d.memory_budget < UINT64_C(1) << 28) {
+    while (walk_step(&w)) {} /* it is as it was */
+    walk_close(&w);
+    insitu_loader_close(&loaders[0]);
+    return false;
+  }
+  if (status)
+    differ("restoring behind batch %d of epoch %d at world size %d, after %d: %s", (int)k,
+        (int)run->epoch, (int)world, (int)run->world, err.message);
+  w.s = s;
+  w.before = run;
+  w.epoch = run->epoch;
+  w.failed = w.ended = false;
+  w.batch = k + 1; /* behind the last one comes the end */
+  w.out = own(run->n_batches + 1);
+  w.out_next = own(run->n_batches + 1);
+  memcpy(w.out, from->out, run->n_batches);
+  w.sum = from->sum;
+  w.summed = from->summed;
+  w.last.is = false;
+  w.skips = chance(30);
+  walk_epoch(&w, run->lanes, run->window);
+  check_positions(&w, run);
+  if (chance(40)) walk_steps(&w);
+  for (uint64_t n = chance(40) ? draw(8) : UINT64_MAX; n && walk_step(&w); n--)
+    *last_batch = w.batch - 1;
+  *last = w.last;
+  check_skipped(&w, ld);
+  w.before = NULL;
+  if (!w.failed && w.ended && chance(30)) {
+    walk_next_epoch(&w, w.epoch + 1, false);
+    walk_step(&w);
+  }
+  walk_close(&w);
+  insitu_loader_close(&loaders[0]);
+  return last->is;
+}
+
+/* Goes on behind a batch, at a world size and with resources that need not be those of the run that
+ * gave the state, and perhaps with units, windows and lanes that only the state knows; then perhaps
+ * behind a state of that iterator, and so on. */
+static void resume(const struct setup *saved, struct run *run) {
+  uint64_t sizes[64], n = 0, k = draw(run->n_batches);
+
+  while (!run->after[k].is) k = (k + 1) % run->n_batches;
+  struct saved from = run->after[k];
   for (uint64_t r = 1; r <= run->lanes && n < 64; r++)
     if (run->lanes % r == 0) sizes[n++] = r;
-  if (run->order == INSITU_SHUFFLED) {
-    world = sizes[draw(n)];
-    s->desc.lanes = run->lanes; /* where its default is another one */
-  }
-  rank = draw(world);
-  s->desc.prefetch_depth = draw(5);
-  s->desc.max_inflight = draw(6);
-  s->desc.cache_memory = 0;
-  if (chance(40)) draw_cache(s);
-  s->desc.inline_io = chance(50);
-  if (s->global % world == 0) {
-    struct setup *opened = leave_open(s, world, chance(50));
-    insitu_loader_desc d = desc_of(opened, world, rank);
-    insitu_loader *ld = open_loader(opened, &d, 0);
+  do {
+    struct setup *s = own(sizeof *s);
+    uint64_t world = run->world;
 
-    if (ld && walk_open(&w, opened, ld, 0, run->part, run->order, world, rank, draw(3), &plan)) {
-      if (chance(40)) walk_steps(&w); /* the state does not know of it */
-      for (uint64_t i = draw(4); i && walk_step(&w); i--) {}
-      insitu_status status = insitu_iter_restore(w.it, &run->after[k], &err);
-      if (status == INSITU_E_BUDGET && d.memory_budget < UINT64_C(1) << 28) {
-        while (walk_step(&w)) {} /* it is as it was */
-        walk_close(&w);
-        insitu_loader_close(&loaders[0]);
-        return;
-      }
-      if (status)
-        differ("restoring behind batch %d of epoch %d at world size %d, after %d: %s", (int)k,
-            (int)run->epoch, (int)world, (int)run->world, err.message);
-      w.s = s;
-      w.before = run;
-      w.epoch = run->epoch;
-      w.failed = w.ended = false;
-      w.batch = k + 1; /* behind the last one comes the end */
-      walk_epoch(&w, run->lanes, run->window);
-      check_positions(&w, run);
-      if (chance(40)) walk_steps(&w);
-      while (walk_step(&w)) {}
-      w.before = NULL;
-      if (!w.failed && chance(30)) {
-        walk_next_epoch(&w, w.epoch + 1);
-        walk_step(&w);
-      }
-      walk_close(&w);
+    *s = *saved;
+    if (chance(40)) select_anew(s);
+    if (chance(50)) s->fixed.array = s->fixed_mask.array = NULL; /* a state does not know of it */
+    if (run->order == INSITU_SHUFFLED) {
+      world = sizes[draw(n)];
+      s->desc.lanes = run->lanes; /* where its default is another one */
     }
-    insitu_loader_close(&loaders[0]);
-  }
+    s->desc.prefetch_depth = draw(5);
+    s->desc.max_inflight = draw(6);
+    s->desc.cache_memory = 0;
+    if (chance(40)) draw_cache(s);
+    if (chance(30)) draw_receipts(&s->desc);
+    s->desc.inline_io = chance(50);
+    if (s->global % world) return;
+    if (!resume_from(s, run, &from, k, world, &from, &k)) return;
+  } while (chance(50));
 }
 
 /* A sequential epoch of another number of ranks has the same sequence, cut into other parts. */
@@ -1080,7 +1144,9 @@ static void refuse_state(struct setup *s, const struct run *run) {
   insitu_loader_desc d = desc_of(other, run->world, 0);
   insitu_loader *ld = open_loader(other, &d, 0);
   if (ld && walk_open(&w, other, ld, 0, run->part, run->order, run->world, 0, 0, &plan)) {
-    status = insitu_iter_restore(w.it, &run->after[draw(run->n_batches)], &err);
+    uint64_t k = draw(run->n_batches);
+    while (!run->after[k].is) k = (k + 1) % run->n_batches;
+    status = insitu_iter_restore(w.it, &run->after[k].state, &err);
     if (status != (same ? INSITU_OK : INSITU_E_STATE))
       differ("a state of another configuration (%s): %s %s", what, insitu_status_name(status),
           err.message);
@@ -1145,15 +1211,18 @@ static void run_case(struct setup *s) {
     run_rank(s, &run, r);
     whole = whole && run.whole;
   }
+  bool saved = false;
+  for (uint64_t b = 0; b < run.n_batches; b++) saved = saved || run.after[b].is;
   if (!whole) return;
   const struct part *p = &s->split.part[run.part];
   uint64_t n = 0, want = run.order == INSITU_SHUFFLED ? p->n / s->global * s->global : p->n;
   for (uint64_t i = 0; i < space_places(s->space); i++) n += run.seen[i];
+  want -= run.left;
   if (n != want)
     differ("%s: %d of %d anchors came in an epoch, not %d", part_names[run.part], (int)n, (int)p->n,
         (int)want);
-  if (chance(50)) resume(s, &run);
-  if (chance(25)) refuse_state(s, &run);
+  if (saved && chance(50)) resume(s, &run);
+  if (saved && chance(25)) refuse_state(s, &run);
   if (chance(30) && run.order == INSITU_SEQUENTIAL) check_parts(s, &run);
 }
 

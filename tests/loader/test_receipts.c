@@ -3,6 +3,7 @@
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
+#include "xxh64.h"
 
 enum { TIME = 96, ROWS = 8, MOST = 16 };
 static struct support_array x = {.name = "x",
@@ -46,37 +47,6 @@ static uint64_t mix(uint64_t x) {
   x ^= x >> 27;
   x *= 0x94D049BB133111EBu;
   return x ^ (x >> 31);
-}
-static const uint64_t prime[] = {0, 0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9,
-    0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5};
-static uint64_t rotate(uint64_t v, int by) {
-  return v << by | v >> (64 - by);
-}
-static uint64_t lane(uint64_t sum, uint64_t word) {
-  return rotate(sum + word * prime[2], 31) * prime[1];
-}
-/* XXH64, read off its specification. */
-static uint64_t xxh64(const unsigned char *p, uint64_t n, uint64_t seed) {
-  uint64_t v[4] = {seed + prime[1] + prime[2], seed + prime[2], seed, seed - prime[1]}, word;
-  uint64_t h = seed + prime[5], i = 0;
-  for (; n - i >= 32; i += 32)
-    for (int k = 0; k < 4; k++) memcpy(&word, p + i + 8 * k, 8), v[k] = lane(v[k], word);
-  if (n >= 32) {
-    h = rotate(v[0], 1) + rotate(v[1], 7) + rotate(v[2], 12) + rotate(v[3], 18);
-    for (int k = 0; k < 4; k++) h = (h ^ lane(0, v[k])) * prime[1] + prime[4];
-  }
-  h += n;
-  for (; n - i >= 8; i += 8)
-    memcpy(&word, p + i, 8), h = rotate(h ^ lane(0, word), 27) * prime[1] + prime[4];
-  if (n - i >= 4) {
-    uint32_t half;
-    memcpy(&half, p + i, 4), i += 4;
-    h = rotate(h ^ half * prime[1], 23) * prime[2] + prime[3];
-  }
-  for (; i < n; i++) h = rotate(h ^ p[i] * prime[5], 11) * prime[1];
-  h = (h ^ h >> 33) * prime[2];
-  h = (h ^ h >> 29) * prime[3];
-  return h ^ h >> 32;
 }
 
 static uint64_t anchor_of(uint64_t epoch, uint64_t position, const int64_t *index, uint64_t n) {
