@@ -462,6 +462,67 @@ static void open_suggestion(const char *root) {
   insitu_iter_close(&it);
   insitu_loader_close(&ld);
 }
+/* ---- both formats in one folder ---- */
+
+#define V2_ARRAY                                                                                   \
+  "{\"zarr_format\":2,\"shape\":[4],\"chunks\":[4],\"dtype\":\"<f4\",\"compressor\":null,"         \
+  "\"filters\":null,\"order\":\"C\",\"fill_value\":0}"
+#define V3_ARRAY                                                                                    \
+  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"float32\","             \
+  "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[4]}},"                  \
+  "\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\"," \
+  "\"configuration\":{\"endian\":\"little\"}}]}"
+static void write_text(const char *name, const char *text) {
+  support_write(support_path(name), text, strlen(text));
+}
+/* `other_format` of the JSON: so many nodes have both, and this one (NULL: none) the other alone */
+static void check_other_format(uint64_t format, uint64_t both, const char *alone) {
+  int other = at(0, "other_format"), list = at(other, "not_listed");
+  assert_int_equal(number(other, "zarr_format"), format);
+  assert_int_equal(number(other, "nodes_of_both"), both);
+  assert_int_equal(insitu__text_json_size(&doc, list), alone != NULL);
+  if (alone)
+    assert_true(insitu__text_json_equals(&doc, insitu__text_json_first(&doc, list), alone));
+}
+static void test_info_formats(void **state) {
+  (void)state;
+  write_text("both/.zgroup", "{\"zarr_format\":2}");
+  write_text("both/one/.zarray", V2_ARRAY);
+  assert_int_equal(run_tool("info %s --json", support_path("both")), 0);
+  parse();
+  assert_true(insitu__text_json_get(&doc, 0, "other_format") < 0);
+
+  /* a root of v2: its arrays are those of v2 */
+  write_text("both/one/zarr.json", V3_ARRAY);
+  write_text("both/two/zarr.json", V3_ARRAY);
+  write_text("both/no/array/here", "");
+  assert_int_equal(run_tool("info %s --json", support_path("both")), 0);
+  parse();
+  assert_int_equal(number(0, "zarr_format"), 2);
+  assert_int_equal(insitu__text_json_size(&doc, at(0, "arrays")), 1);
+  check_other_format(3, 1, "two");
+  assert_int_equal(run_tool("info %s", support_path("both")), 0);
+  assert_has(run_out, "Metadata of Zarr v3 lie here, too: this archive is read as v2.");
+  assert_has(run_out, "Of v3 alone, and not listed: two;");
+
+  /* what the text says of choosing: an array's own folder */
+  assert_int_equal(run_tool("info %s --json", support_path("both/one")), 0);
+  parse();
+  assert_int_equal(number(0, "zarr_format"), 3);
+  check_other_format(2, 1, NULL);
+
+  /* a root of both is read as v3 */
+  write_text("both/zarr.json", "{\"zarr_format\":3,\"node_type\":\"group\"}");
+  write_text("both/three/.zarray", V2_ARRAY);
+  assert_int_equal(run_tool("info %s --json", support_path("both")), 0);
+  parse();
+  assert_int_equal(number(0, "zarr_format"), 3);
+  assert_int_equal(insitu__text_json_size(&doc, at(0, "arrays")), 2);
+  check_other_format(2, 2, "three");
+  assert_int_equal(run_tool("info %s", support_path("both")), 0);
+  assert_has(run_out, "to read it as v2, remove zarr.json");
+}
+
 static void test_info_suggests_what_opens(void **state) {
   (void)state;
   static const struct {
@@ -974,6 +1035,7 @@ int main(void) {
       cmocka_unit_test(test_info_sharded),
       cmocka_unit_test(test_info_values),
       cmocka_unit_test(test_info_stale),
+      cmocka_unit_test(test_info_formats),
       cmocka_unit_test(test_info_suggests_what_opens),
       cmocka_unit_test(test_info_commands),
       cmocka_unit_test(test_info_images),

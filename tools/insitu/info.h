@@ -1,6 +1,7 @@
 /* insitu info: what is in an archive, what this build can read of it, and what training from it
  * would take. */
 #include "info_gather.h"
+#include "info_formats.h"
 #include "info_print.h"
 #include "info_suggest.h"
 
@@ -166,6 +167,7 @@ static void info_json(
   tool_json_string(&j, "url", tool_archive_name(&f->archive, f->url));
   tool_json_u64(&j, "zarr_format", (uint64_t)f->archive.group.format);
   tool_json_bool(&j, "consolidated", f->archive.group.nodes >= 0);
+  info_formats_json(&j, f);
   if (info_refs(f)) {
     tool_json_u64(&j, "targets", info_targets(info_refs(f)));
     tool_json_u64(&j, "targets_unguarded", info_refs(f)->unguarded);
@@ -250,6 +252,7 @@ static void info_print(
   } else if (insitu__store_is_remote(&f->archive.store) && !info_no_size)
     printf("Stored bytes: not known, a remote store tells them one object at a time; insitu verify "
            "counts them as it reads all.\n");
+  info_formats_print(f);
   if (info_refs(f)) info_print_targets(info_refs(f));
   if (f->cut)
     printf("Not all stored bytes were counted: time was up (--size-seconds 60), or a directory "
@@ -285,6 +288,7 @@ static void info_free(struct info *f) {
     insitu__mem_free(f->groups[i].path);
   }
   INSITU__ARRAY_FREE(f->groups);
+  info_formats_free(f);
   insitu_loader_close(&f->loader);
   tool_archive_close(&f->archive);
 }
@@ -307,6 +311,7 @@ static int info_gather(struct info *f, uint64_t seconds) {
     info_read_array(f, &f->arrays[f->n++], f->below);
   }
   for (uint64_t i = 0; i < f->n; i++) info_read_own(f, &f->arrays[i]);
+  info_formats_find(f);
   f->deadline = insitu__base_now() + (int64_t)insitu__base_min(seconds, 1u << 30) * 1000000000;
   info_sizes(f);
   if (insitu__store_is_remote(&f->archive.store))

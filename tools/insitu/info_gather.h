@@ -60,6 +60,9 @@ struct info {
   bool sized, cut;
   int64_t deadline;      /* of looking at sizes */
   insitu_loader *loader; /* for dates; NULL until some are wanted */
+  /* metadata of the other Zarr format: of how many listed nodes, too; paths that have no others */
+  uint64_t n_both;
+  char **only_other; /* sorted; a growing array of >>array */
 };
 
 /* ---- reading the metadata ---- */
