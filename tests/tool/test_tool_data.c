@@ -231,6 +231,65 @@ static void test_mk_force(void **state) {
   assert_int_equal(access(support_path("again.zarr/new/zarr.json"), F_OK), 0);
 }
 
+/* Starts mk in a child with more to write than it can in the time of this test, and ends it by a
+ * signal when it has begun. Returns the signal that ended the child. */
+static int end_mk(const char *dir, int number) {
+  char tool[600], began[700];
+  struct stat info;
+  int status, quiet = open("/dev/null", O_WRONLY);
+  ssize_t n = readlink("/proc/self/exe", tool, sizeof tool - 10);
+  assert_true(n > 0 && quiet >= 0);
+  tool[n] = 0;
+  strcpy(strrchr(tool, '/'), "/insitu");
+  snprintf(began, sizeof began, "%s/u", dir);
+  pid_t child = fork();
+  if (child == 0) {
+    signal(number, SIG_DFL);
+    dup2(quiet, 2);
+    execl(tool, tool, "mk", dir, "--shape", "1000000,90,180", "--chunks", "1,90,180", (char *)NULL);
+    _exit(99);
+  }
+  close(quiet);
+  assert_true(child > 0);
+  while (stat(began, &info) && waitpid(child, &status, WNOHANG) == 0) usleep(1000);
+  kill(child, number);
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_true(WIFSIGNALED(status));
+  return WTERMSIG(status);
+}
+static void test_mk_ended(void **state) {
+  (void)state;
+  char dir[600];
+  snprintf(dir, sizeof dir, "%s", support_path("ended.zarr"));
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    assert_int_equal(end_mk(dir, numbers[i]), numbers[i]);
+    assert_int_equal(access(dir, F_OK), -1); /* all is removed */
+  }
+
+  /* a folder that was there before stays, empty */
+  assert_int_equal(mkdir(dir, 0777), 0);
+  assert_int_equal(end_mk(dir, SIGINT), SIGINT);
+  assert_int_equal(rmdir(dir), 0);
+
+  /* a signal that cannot be caught: what is left is told from other files, and may be replaced */
+  assert_int_equal(end_mk(dir, SIGKILL), SIGKILL);
+  assert_int_equal(run_tool("mk %s --shape 4,4", dir), 1);
+  assert_has(run_err, "part of an archive, from a run that was ended; --force replaces it");
+  assert_int_equal(run_tool("mk %s --shape 4,4 --force", dir), 0);
+  assert_int_equal(run_tool("info %s", dir), 0);
+  assert_int_equal(run_tool("mk %s --shape 4,4", dir), 1);
+  assert_has(run_err, "there is an archive already");
+
+  /* a run that failed */
+  snprintf(dir, sizeof dir, "%s", support_path("full.zarr"));
+  assert_int_equal(run_tool_with("ulimit -f 40; trap '' XFSZ;",
+                       "mk %s --codec raw --shape 64,64,64 --chunks 64,64,64", dir),
+      1);
+  assert_has(run_err, "File too large");
+  assert_int_equal(access(dir, F_OK), -1);
+}
+
 /* ---- plan and configurations ---- */
 
 static struct insitu__text_json doc;
@@ -1128,10 +1187,11 @@ static void warms(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(scans), cmocka_unit_test(warms),
-      cmocka_unit_test(test_mk_index), cmocka_unit_test(test_mk_absent),
-      cmocka_unit_test(test_cat_bytes), cmocka_unit_test(test_mk_shards),
-      cmocka_unit_test(test_mk_weather), cmocka_unit_test(test_mk_coordinates),
-      cmocka_unit_test(test_mk_wrong), cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
+      cmocka_unit_test(test_mk_ended), cmocka_unit_test(test_mk_index),
+      cmocka_unit_test(test_mk_absent), cmocka_unit_test(test_cat_bytes),
+      cmocka_unit_test(test_mk_shards), cmocka_unit_test(test_mk_weather),
+      cmocka_unit_test(test_mk_coordinates), cmocka_unit_test(test_mk_wrong),
+      cmocka_unit_test(test_mk_force), cmocka_unit_test(test_plan),
       cmocka_unit_test(test_plan_hints), cmocka_unit_test(test_plan_gaps),
       cmocka_unit_test(test_fixed), cmocka_unit_test(test_config), cmocka_unit_test(test_axes),
       cmocka_unit_test(test_config_wrong), cmocka_unit_test(test_cat_npy),

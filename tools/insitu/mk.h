@@ -7,6 +7,7 @@
 #endif
 #include <ftw.h>
 #include <math.h>
+#include <signal.h>
 
 enum { MK_MAX_ARRAYS = 4096, MK_MAX_THREADS = 256, MK_WAVES = 7, MK_LATTICES = 4 };
 /* the last four: coordinates */
@@ -52,6 +53,7 @@ struct mk_array {
 };
 struct mk {
   const char *dir;
+  bool made_dir; /* it was not there before */
   struct mk_array *arrays;
   uint64_t n_arrays, objects;
   bool consolidated;
@@ -334,6 +336,22 @@ static void mk_parents(const char *path, uint64_t root) {
     mkdir(parent, 0777);
   }
 }
+
+static volatile sig_atomic_t mk_signal; /* what is to end the run; 0: nothing */
+static void mk_on_signal(int number) {
+  mk_signal = number;
+}
+/* From now on a signal that would end the program only sets mk_signal, also the second one:
+ * timeout(1) sends two. What the caller ignores (nohup) stays ignored. */
+static void mk_catch_signals(void) {
+  static const int numbers[] = {SIGHUP, SIGINT, SIGTERM};
+  for (size_t i = 0; i < TOOL_COUNT(numbers); i++) {
+    struct sigaction now, then = {.sa_handler = mk_on_signal};
+    if (sigaction(numbers[i], NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+      sigaction(numbers[i], &then, NULL);
+  }
+}
+
 static bool mk_write(struct mk *mk, const char *key, const void *bytes, uint64_t n) {
   char path[2 * INSITU__MAX_KEY];
   snprintf(path, sizeof path, "%s/%s", mk->dir, key);
@@ -450,8 +468,8 @@ static void mk_object(const struct mk_array *a, struct mk_worker *w, uint64_t nu
 static void *mk_main(void *arg) {
   struct mk_worker *w = (struct mk_worker *)arg;
   struct mk *mk = w->mk;
-  for (uint64_t i;
-       !atomic_load(&mk->failed) && (i = atomic_fetch_add(&mk->next, 1)) < mk->objects;) {
+  for (uint64_t i; !mk_signal && !atomic_load(&mk->failed) &&
+                   (i = atomic_fetch_add(&mk->next, 1)) < mk->objects;) {
     uint64_t k = 0;
     while (i >= mk->arrays[k].objects) i -= mk->arrays[k++].objects;
     mk_object(&mk->arrays[k], w, i);
@@ -1073,36 +1091,71 @@ static int mk_remove_entry(const char *path, const struct stat *info, int kind, 
   (void)info, (void)kind;
   return at->level ? remove(path) : 0; /* the folder itself stays */
 }
-/* Makes the folder, or with --force empties one that holds a Zarr archive. An exit code. */
-static int mk_folder(const char *dir) {
-  static const char *const marks[] = {"zarr.json", ".zgroup", ".zarray"};
+/* A file of this name lies in the folder until the archive is whole. */
+static const char mk_unfinished[] = ".insitu-mk-unfinished";
+static int mk_folder_empty(const char *dir) {
+  if (nftw(dir, mk_remove_entry, 16, FTW_DEPTH | FTW_PHYS) == 0) return TOOL_OK;
+  return tool_fail("%s: %s", dir, strerror(errno));
+}
+/* Makes the folder, or with --force empties one that holds a Zarr archive, or what a run left that
+ * was ended. An exit code. */
+static int mk_folder(struct mk *mk) {
+  static const char *const marks[] = {"zarr.json", ".zgroup", ".zarray", mk_unfinished};
+  const char *dir = mk->dir;
   struct stat info;
-  char path[INSITU__MAX_KEY + 16];
+  char path[INSITU__MAX_KEY + 32];
   if (strlen(dir) >= INSITU__MAX_KEY)
     return tool_fail("the path is longer than %d bytes", INSITU__MAX_KEY - 1);
-  if (mkdir(dir, 0777) == 0) return TOOL_OK;
-  if (errno == ENOENT) {
+  mk->made_dir = mkdir(dir, 0777) == 0;
+  if (!mk->made_dir && errno == ENOENT) {
     mk_parents(dir, 0);
-    if (mkdir(dir, 0777) == 0) return TOOL_OK;
+    mk->made_dir = mkdir(dir, 0777) == 0;
   }
+  if (mk->made_dir) return TOOL_OK;
   if (errno != EEXIST) return tool_fail("%s: %s", dir, strerror(errno));
   DIR *d = opendir(dir);
   if (!d) return tool_fail("%s: %s", dir, strerror(errno));
-  bool empty = true, archive = false;
+  bool empty = true, archive = false, unfinished = false;
   for (const struct dirent *e; empty && (e = readdir(d));)
     empty = !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..");
   closedir(d);
   if (empty) return TOOL_OK;
   for (size_t i = 0; i < TOOL_COUNT(marks); i++) {
     snprintf(path, sizeof path, "%s/%s", dir, marks[i]);
-    archive = archive || stat(path, &info) == 0;
+    unfinished = stat(path, &info) == 0; /* the last one decides */
+    archive = archive || unfinished;
   }
   if (!archive)
     return tool_fail("%s: it holds other files and no Zarr archive; choose another folder", dir);
+  if (!mk_force && unfinished)
+    return tool_fail(
+        "%s: it holds part of an archive, from a run that was ended; --force replaces it", dir);
   if (!mk_force) return tool_fail("%s: there is an archive already; --force replaces it", dir);
-  if (nftw(dir, mk_remove_entry, 16, FTW_DEPTH | FTW_PHYS))
-    return tool_fail("%s: %s", dir, strerror(errno));
-  return TOOL_OK;
+  return mk_folder_empty(dir);
+}
+/* After a failure or a signal: no part of an archive stays. */
+static void mk_folder_clear(const struct mk *mk) {
+  if (mk_folder_empty(mk->dir) != TOOL_OK) return;
+  if (mk->made_dir && rmdir(mk->dir)) tool_fail("%s: %s", mk->dir, strerror(errno));
+}
+/* Writes the archive; an exit code. A signal ends the program here, when all is removed again. */
+static int mk_make(struct mk *mk) {
+  char path[INSITU__MAX_KEY + 32];
+  snprintf(path, sizeof path, "%s/%s", mk->dir, mk_unfinished);
+  mk_catch_signals();
+  if (mk_write(mk, mk_unfinished, "", 0)) mk_generate(mk);
+  if (!mk_signal && !atomic_load(&mk->failed)) mk_metadata(mk);
+  bool whole = !mk_signal && !atomic_load(&mk->failed);
+  if (whole && unlink(path)) mk_fail(mk, path, strerror(errno));
+  if (whole && !atomic_load(&mk->failed)) return TOOL_OK;
+  if (atomic_load(&mk->failed)) tool_fail_error(&mk->err);
+  mk_folder_clear(mk);
+  if (!mk_signal) return TOOL_FAILED;
+  tool_fail("ended by a signal (%s): what was made is removed", strsignal(mk_signal));
+  fflush(stdout);
+  signal(mk_signal, SIG_DFL);
+  raise(mk_signal);
+  return TOOL_FAILED;
 }
 
 static void mk_report(const struct mk *mk, double seconds) {
@@ -1146,13 +1199,9 @@ static int mk_run(int argc, char **argv) {
                  : tool_usage_error("%s", err.message);
     mk.objects += mk.arrays[i].objects;
   }
-  if (code == TOOL_OK) code = mk_folder(mk.dir);
-  if (code == TOOL_OK) {
-    mk_generate(&mk);
-    if (!atomic_load(&mk.failed)) mk_metadata(&mk);
-    if (atomic_load(&mk.failed)) code = tool_fail_error(&mk.err);
-    else mk_report(&mk, ((double)insitu__base_now() - begin) / 1e9);
-  }
+  if (code == TOOL_OK) code = mk_folder(&mk);
+  if (code == TOOL_OK) code = mk_make(&mk);
+  if (code == TOOL_OK) mk_report(&mk, ((double)insitu__base_now() - begin) / 1e9);
   mk_free(&mk);
   return code;
 }
