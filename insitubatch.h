@@ -704,6 +704,8 @@
  *                         loaded by dlopen should stay loaded
  *
  *   Own threads are named insitu-*, block all signals but those of faults, and install no handlers.
+ *   A file that may become no longer (ulimit -f) is like a full disk, on your threads, too: their
+ *   SIGXFSZ is held back.
  *   While batches are ready and no chunk is in flight the reactor thread has the policy
  *   SCHED_BATCH, where it would have SCHED_OTHER: insitu_iter_next wakes it for the next chunks,
  *   and on a machine without an idle core it would run at once in place of the caller. A policy
@@ -2913,6 +2915,46 @@ static ssize_t insitu__base_preadv2(
   return syscall(SYS_preadv2, fd, iov, (long)n, (long)offset, 0L, (long)flags);
 }
 #endif
+
+/* A write past the limit of a file's length (ulimit -f) fails with EFBIG, and sends its thread
+ * SIGXFSZ, which ends the process. Between these two calls the thread holds the signal back. */
+static void insitu__base_hold_signal(sigset_t *old) {
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, SIGXFSZ);
+  pthread_sigmask(SIG_BLOCK, &one, old);
+}
+
+/* failed: the write failed, by errno, which stays. The signal is taken away, unless the program
+ * held it back itself. */
+static void insitu__base_release_signal(const sigset_t *old, bool failed) {
+  int error = errno;
+  if (failed && error == EFBIG && !sigismember(old, SIGXFSZ)) {
+    sigset_t one;
+    sigemptyset(&one);
+    sigaddset(&one, SIGXFSZ);
+    sigtimedwait(&one, NULL, &(struct timespec){0});
+  }
+  pthread_sigmask(SIG_SETMASK, old, NULL);
+  errno = error;
+}
+
+/* pwrite and writev without that signal. */
+static ssize_t insitu__base_pwrite(int fd, const void *from, size_t n, off_t at) {
+  sigset_t old;
+  insitu__base_hold_signal(&old);
+  ssize_t wrote = pwrite(fd, from, n, at);
+  insitu__base_release_signal(&old, wrote < 0);
+  return wrote;
+}
+
+static ssize_t insitu__base_writev(int fd, const struct iovec *iov, int n) {
+  sigset_t old;
+  insitu__base_hold_signal(&old);
+  ssize_t wrote = writev(fd, iov, n);
+  insitu__base_release_signal(&old, wrote < 0);
+  return wrote;
+}
 
 /* Nanoseconds of the monotonic clock. */
 static inline int64_t insitu__base_now(void) {
@@ -22372,7 +22414,7 @@ static void insitu__disk_tell(const struct insitu__disk *d, const struct insitu_
   struct insitu__disk_slot slot = {.run = r->use.run, .rank = d->rank};
   memcpy(slot.late, r->late.entry, sizeof slot.late);
   if (d->ranksfd < 0 || !r->use.next) return;
-  ssize_t n = pwrite(d->ranksfd, &slot, sizeof slot, insitu__disk_slot_at(d, d->rank));
+  ssize_t n = insitu__base_pwrite(d->ranksfd, &slot, sizeof slot, insitu__disk_slot_at(d, d->rank));
   (void)n; /* a full disk: others do without */
 }
 
@@ -22403,7 +22445,8 @@ static int insitu__disk_reserve(
     now -= insitu__base_min(owed, now);
     fits = !more || (now <= d->desc.budget && more <= d->desc.budget - now);
     if (fits) now += more;
-    done = pwrite(d->markerfd, &now, sizeof now, INSITU__DISK_USED) == (ssize_t)sizeof now;
+    done = insitu__base_pwrite(d->markerfd, &now, sizeof now, INSITU__DISK_USED) ==
+           (ssize_t)sizeof now;
   }
   if (done) {
     d->owed -= owed;
@@ -22468,7 +22511,7 @@ static int insitu__disk_publish(struct insitu__disk *d, const char *temporary, c
 static int insitu__disk_write_all(int fd, struct iovec *iov, unsigned n) {
   struct insitu__ring_op op = {.iov = iov, .n_iov = n}; /* for its arithmetic */
   while (insitu__ring_advance(&op, 0)) {
-    ssize_t wrote = writev(fd, op.iov, (int)insitu__ring_batch(&op));
+    ssize_t wrote = insitu__base_writev(fd, op.iov, (int)insitu__ring_batch(&op));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) return wrote ? errno : ENOSPC;
     insitu__ring_advance(&op, (uint64_t)wrote);
@@ -22612,8 +22655,8 @@ static void insitu__disk_stamp_job(void *arg, unsigned worker) {
   /* a named pipe is not waited for */
   int fd = openat(r->disk->dirfd, r->path, O_WRONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   r->error = fd < 0 ? errno : 0;
-  if (!r->error && pwrite(fd, (char *)r->header + INSITU__DISK_AT_STAMP, INSITU__DISK_STAMP,
-                       INSITU__DISK_AT_STAMP) != INSITU__DISK_STAMP)
+  if (!r->error && insitu__base_pwrite(fd, (char *)r->header + INSITU__DISK_AT_STAMP,
+                       INSITU__DISK_STAMP, INSITU__DISK_AT_STAMP) != INSITU__DISK_STAMP)
     r->error = EIO;
   if (fd >= 0) close(fd);
 }
@@ -23263,9 +23306,10 @@ static insitu_status insitu__disk_rebuild(struct insitu__disk *d, insitu_error *
       !insitu__disk_scan_folder(d, "tmp", insitu__disk_count, &used))
     return insitu__disk_refuse(d->dir, errno, "it cannot be listed; check its permissions", err);
   insitu__base_store64(marker + INSITU__DISK_USED, used);
-  if (pwrite(d->markerfd, marker, sizeof marker, 0) != sizeof marker)
-    return insitu__disk_refuse(
-        d->dir, errno, "it cannot be written to; free some space, or name another", err);
+  ssize_t n = insitu__base_pwrite(d->markerfd, marker, sizeof marker, 0);
+  if (n != sizeof marker)
+    return insitu__disk_refuse(d->dir, n < 0 ? errno : ENOSPC,
+        "it cannot be written to; free some space, or name another", err);
   if (used > d->desc.budget) insitu__disk_evict(d);
   return INSITU_OK;
 }
@@ -23383,7 +23427,7 @@ static void insitu__disk_join(struct insitu__disk *d, uint64_t job, uint64_t ran
   (void)fcntl(d->markerfd, F_OFD_SETLK, &l);
   if (world > 1 && !d->read_only) d->ranksfd = openat(d->dirfd, INSITU__DISK_RANKS, flags, 0600);
   if (d->ranksfd < 0) return;
-  ssize_t n = pwrite(d->ranksfd, &none, sizeof none, insitu__disk_slot_at(d, rank));
+  ssize_t n = insitu__base_pwrite(d->ranksfd, &none, sizeof none, insitu__disk_slot_at(d, rank));
   (void)n; /* a full disk */
 }
 
@@ -23396,7 +23440,7 @@ static uint64_t insitu__disk_place_check(uint64_t run, uint64_t rank, uint64_t a
 static void insitu__disk_tell_place(const struct insitu__disk *d, uint64_t run, uint64_t at) {
   struct insitu__disk_place own = {at, insitu__disk_place_check(run, d->rank, at)};
   off_t to = (off_t)(insitu__disk_slot_of(d, d->rank) * sizeof own);
-  ssize_t n = pwrite(d->ranksfd, &own, sizeof own, to);
+  ssize_t n = insitu__base_pwrite(d->ranksfd, &own, sizeof own, to);
   (void)n; /* a full disk */
 }
 
@@ -55131,7 +55175,8 @@ static void insitu__timeline_flush(struct insitu__timeline *w, uint64_t least) {
   if (left < least || w->failed) return;
   if (!w->began) w->began = insitu__base_now();
   while (left && !w->failed) {
-    ssize_t n = write(w->loader->trace->fd, from, left);
+    struct iovec iov = {(char *)(uintptr_t)from, (size_t)left};
+    ssize_t n = insitu__base_writev(w->loader->trace->fd, &iov, 1);
     if (n > 0) {
       from += n;
       left -= (uint64_t)n;
@@ -58486,11 +58531,14 @@ static insitu_status insitu__public_unwritable(
 static insitu_status insitu__public_write_file(
     const char *what, const char *path, const char *text, uint64_t n, insitu_error *err) {
   char other[INSITU__MAX_KEY + 32];
+  sigset_t old;
   FILE *f = insitu__public_temporary(path, other, sizeof other);
+  insitu__base_hold_signal(&old);
   bool ok = f && fwrite(text, 1, n, f) == n && fflush(f) == 0 && fsync(fileno(f)) == 0;
   int error = ok ? 0 : errno;
 
   if (f && fclose(f) != 0) ok = false;
+  insitu__base_release_signal(&old, !ok);
   ok = ok && rename(other, path) == 0;
   if (ok) return INSITU_OK;
 

@@ -543,7 +543,6 @@ static void unwritable(void **state) {
   if (!child) { /* no file may become longer than an entry's header */
     insitu_error err = {0};
     insitu_loader *ld = NULL;
-    signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &(struct rlimit){100, 100});
     if (insitu_loader_open(&d, &ld, &err)) _exit(3);
     bool same = epochs_of(ld, 1) == want;
@@ -563,6 +562,55 @@ static void unwritable(void **state) {
   }
   support_remove(root);
   support_remove(dir);
+}
+
+/* Under a limit of a file's length (ulimit -f) every write fails, on the program's own thread too,
+ * and the program goes on without a signal: batches come all the same. */
+static void limited(void **state) {
+  (void)state;
+  const char *root = make_archive("limited", false), *dir = support_path("limited_cache");
+  const char *trace = support_path("limited.json"), *manifest = support_path("limited.split");
+  static const rlim_t limits[] = {100, 4};
+  insitu_loader_desc d = desc_of(root, NULL);
+  insitu_stats st;
+  int status;
+  uint64_t want = run(&d, 1, &st);
+  d = desc_of(root, dir);
+  d.log_level = INSITU_LOG_OFF;
+  for (int i = 0; i < 8; i++) {
+    pid_t child = fork();
+    if (child < 0) abort();
+    if (!child) {
+      insitu_error err = {0};
+      insitu_loader *ld = NULL;
+      sigset_t pending;
+      d.inline_io = i & 1;
+      d.trace = i & 2 ? trace : NULL;
+      signal(SIGXFSZ, SIG_DFL);
+      setrlimit(RLIMIT_FSIZE, &(struct rlimit){limits[i / 4], limits[i / 4]});
+      insitu_status opened = insitu_loader_open(&d, &ld, &err);
+      if (i >= 4) { /* not even the marker of the directory */
+        if (opened != INSITU_E_IO || !strstr(err.message, "cannot be written to")) _exit(3);
+        unlink(trace); /* a part of a timeline is replaced by nobody */
+        insitu_loader_desc plain = desc_of(root, NULL);
+        plain.inline_io = d.inline_io;
+        plain.trace = d.trace;
+        opened = insitu_loader_open(&plain, &ld, &err);
+      }
+      if (opened) _exit(4);
+      if (epochs_of(ld, 1) != want) _exit(5);
+      if (i < 4 && disk_stats_of(ld).disk_written) _exit(6);
+      if (insitu_manifest_save(ld, manifest, &err) != INSITU_E_IO) _exit(7);
+      insitu_loader_close(&ld);
+      if (sigpending(&pending) || sigismember(&pending, SIGXFSZ)) _exit(8);
+      _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    unlink(trace);
+    if (status) fail_msg("limit %d: wait status %x", i, (unsigned)status);
+    support_remove(dir);
+  }
+  support_remove(root);
 }
 
 /* ---- what is printed beside what is found ---- */
@@ -789,6 +837,7 @@ int main(void) {
       cmocka_unit_test(killed),
       cmocka_unit_test(stopped),
       cmocka_unit_test(unwritable),
+      cmocka_unit_test(limited),
       cmocka_unit_test(expected),
       cmocka_unit_test(zipped_repository),
       cmocka_unit_test(zipped_shards),

@@ -1340,7 +1340,6 @@ static int in_child(void (*fn)(const char *dir), const char *dir) {
 static void full_file(const char *dir) {
   struct loader l;
   insitu_error err = {0};
-  signal(SIGXFSZ, SIG_IGN);
   CHILD_HOLDS(!setrlimit(RLIMIT_FSIZE, &(struct rlimit){8192, 8192}));
   CHILD_HOLDS(!loader_try(&l, any_mode(), dir, 0, false, &err));
   read_range(&l, 0, OBJECTS, PARTS);

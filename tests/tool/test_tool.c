@@ -467,11 +467,11 @@ static void open_suggestion(const char *root) {
 #define V2_ARRAY                                                                                   \
   "{\"zarr_format\":2,\"shape\":[4],\"chunks\":[4],\"dtype\":\"<f4\",\"compressor\":null,"         \
   "\"filters\":null,\"order\":\"C\",\"fill_value\":0}"
-#define V3_ARRAY                                                                                    \
-  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"float32\","             \
-  "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[4]}},"                  \
-  "\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,\"codecs\":[{\"name\":\"bytes\"," \
-  "\"configuration\":{\"endian\":\"little\"}}]}"
+#define V3_ARRAY                                                                                   \
+  "{\"zarr_format\":3,\"node_type\":\"array\",\"shape\":[4],\"data_type\":\"float32\","            \
+  "\"chunk_grid\":{\"name\":\"regular\",\"configuration\":{\"chunk_shape\":[4]}},"                 \
+  "\"chunk_key_encoding\":{\"name\":\"default\"},\"fill_value\":0,"                                \
+  "\"codecs\":[{\"name\":\"bytes\",\"configuration\":{\"endian\":\"little\"}}]}"
 static void write_text(const char *name, const char *text) {
   support_write(support_path(name), text, strlen(text));
 }

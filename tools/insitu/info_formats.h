@@ -114,8 +114,8 @@ static void info_formats_print(const struct info *f) {
   }
   if (f->n_both && other == 2)
     insitu__text_buffer_printf(&b,
-        " A folder that has both is read as v3; to read it as v2, remove zarr.json from it, or from "
-        "a copy.");
+        " A folder that has both is read as v3; to read it as v2, remove zarr.json from it, or "
+        "from a copy.");
   else if (f->n_both)
     insitu__text_buffer_printf(
         &b, " To read v3 of one that has both, open its own folder as the url.");
