@@ -33876,8 +33876,9 @@ static void insitu__stats_ops(struct insitu__text_buffer *b, const insitu_op *op
     const insitu_op *op = &ops[k];
     insitu__text_buffer_printf(
         b, "%s{\"kind\": \"%s\"", k ? ", " : "", insitu__ops_kinds[op->kind].word);
+    bool two = insitu__ops_kinds[op->kind].b; /* else b may be anything */
     const double *lists[] = {op->as, op->bs};
-    const double one[] = {op->a, op->b};
+    const double one[] = {op->a, two ? op->b : 0};
     for (int i = 0; i < 2; i++) {
       insitu__text_buffer_printf(b, i ? ", \"b\": " : ", \"a\": ");
       if (!lists[i]) insitu__text_buffer_double(b, one[i]);
@@ -34006,6 +34007,29 @@ static bool insitu__stats_fits(
   return true;
 }
 
+/* Where the file has an index of the axis; UINT64_MAX: nowhere. `near` is tried first. */
+static uint64_t insitu__stats_place(
+    const struct insitu__stats *s, int indexes, uint64_t near, int64_t index) {
+  uint64_t known = (uint64_t)insitu__text_json_size(&s->json, indexes), at = 0;
+  if (near < known && insitu__stats_number(s, indexes, near) == (double)index) return near;
+  while (at < known && insitu__stats_number(s, indexes, at) != (double)index) at++;
+  return at < known ? at : UINT64_MAX;
+}
+
+/* The first index that is shown of an axis and that an entry of the file has not; -1: it has all.
+ */
+static int64_t insitu__stats_lacks(
+    const struct insitu__stats *s, int entry, const struct insitu__select_axis *shown) {
+  int indexes = insitu__text_json_get(&s->json, entry, "indexes");
+  uint64_t i = 0;
+  for (uint64_t r = 0; r < INSITU__ARRAY_LEN(shown->run); r++)
+    for (uint64_t k = 0; k < shown->run[r].n; k++, i++) {
+      int64_t index = shown->run[r].first + (int64_t)k * shown->run[r].stride;
+      if (insitu__stats_place(s, indexes, i, index) == UINT64_MAX) return index;
+    }
+  return -1;
+}
+
 /* The entry of the file for what a variable shows, and the axis that its numbers are told apart by
  * (ndim: none); -1, and an error: there is no entry. */
 static int insitu__stats_entry(const struct insitu__stats *s, const insitu_variable *v,
@@ -34015,11 +34039,13 @@ static int insitu__stats_entry(const struct insitu__stats *s, const insitu_varia
   const struct insitu__text_json *j = &s->json;
   int list = insitu__text_json_get(j, 0, "variables"), found = -1;
   const char *wrong = "it has no statistics of this array; scan with this variable";
+  char lacks[100];
   insitu__stats_ops(&ops, v->ops, insitu__stats_before(v));
   for (int e = insitu__text_json_first(j, list); found < 0 && e >= 0;
        e = insitu__text_json_next(j, e)) {
     char dim[256], hash[24];
     uint32_t skip;
+    int64_t lacked = -1;
     if (!insitu__stats_has(s, e, "path", z->path)) continue;
     int at = insitu__text_json_get(j, e, "axis");
     bool along = insitu__text_json_string(j, at, dim, sizeof dim) >= 0;
@@ -34035,7 +34061,11 @@ static int insitu__stats_entry(const struct insitu__stats *s, const insitu_varia
       wrong = "it is for other ops before INSITU_OP_NORM; scan with these ops";
     else if (!insitu__stats_has(s, e, "selection", hash))
       wrong = "it is for another selection; scan with these slices, or this select";
-    else found = e;
+    else if (*axis < z->ndim && (lacked = insitu__stats_lacks(s, e, &shown[*axis])) >= 0) {
+      snprintf(lacks, sizeof lacks,
+          "it has no index %" PRId64 " of axis %u; scan with all that is shown", lacked, *axis);
+      wrong = lacks; /* the entry of another variable may have it */
+    } else found = e;
   }
   bool failed = ops.failed;
   insitu__text_buffer_free(&ops);
@@ -34081,15 +34111,6 @@ static insitu_status insitu__stats_take(const struct insitu__stats *s, const int
                       : "there is no mean or standard deviation: no element was there");
 }
 
-/* Where the file has an index of the axis; UINT64_MAX: nowhere. `near` is tried first. */
-static uint64_t insitu__stats_place(
-    const struct insitu__stats *s, int indexes, uint64_t near, int64_t index) {
-  uint64_t known = (uint64_t)insitu__text_json_size(&s->json, indexes), at = 0;
-  if (near < known && insitu__stats_number(s, indexes, near) == (double)index) return near;
-  while (at < known && insitu__stats_number(s, indexes, at) != (double)index) at++;
-  return at < known ? at : UINT64_MAX;
-}
-
 /* Finds the numbers of a variable's INSITU_OP_NORM without numbers: norm gets a mean and a standard
  * deviation, or lists of them, which the caller frees by insitu__mem_free; then *axis is theirs,
  * else ndim. */
@@ -34118,13 +34139,7 @@ static insitu_status insitu__stats_find(const struct insitu__stats *s, const ins
   for (uint64_t r = 0; !status && r < INSITU__ARRAY_LEN(along->run); r++)
     for (uint64_t k = 0; !status && k < along->run[r].n; k++, i++) {
       int64_t index = along->run[r].first + (int64_t)k * along->run[r].stride;
-      uint64_t at = insitu__stats_place(s, indexes, i, index);
-      if (at == UINT64_MAX)
-        return insitu__error_set(err, INSITU_E_ARG,
-            "variable %s: statistics %s: it has no index %" PRId64
-            " of axis %u; scan with all that "
-            "is shown",
-            label, s->name, index, *axis);
+      uint64_t at = insitu__stats_place(s, indexes, i, index); /* insitu__stats_entry saw it */
       status = insitu__stats_take(s, lists, label, at, i, &means[i], &deviations[i], err);
     }
   return status;

@@ -450,6 +450,55 @@ static void normalised(void **state) {
   HAS(err.message, "val");
   free(text);
 }
+/* Variables of one array that show other levels each find their own numbers. */
+static void other_indexes(void **state) {
+  (void)state;
+  static const char *const labels[] = {"low", "high"};
+  static const int levels[][2] = {{0, 0}, {2, 1}}; /* of each index that a variable shows */
+  const insitu_op norm = {.kind = INSITU_OP_NORM};
+  insitu_variable v[] = {one("t"), one("t")};
+  for (int i = 0; i < 2; i++) v[i].label = labels[i], v[i].ops = &norm, v[i].n_ops = 1;
+  v[0].select = "level=[0]";
+  v[1].select = "level=[2,1]";
+  insitu_loader_desc d = desc_of(v, 2);
+  insitu_error err;
+  const char *path = support_path("others.json");
+  scan(&d, path);
+  char *text = slurp(path);
+  insitu_loader *ld = NULL;
+  d.stats = path;
+  if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+  for (int i = 0; i < 2; i++)
+    for (int k = 0; k <= i; k++) {
+      double mean, std;
+      assert_int_equal(
+          insitu_loader_norm(ld, labels[i], (uint64_t)k, &mean, &std, NULL), INSITU_OK);
+      assert_true(mean == (double)(float)number(text, labels[i], 0, "mean", k));
+      near(mean, levels[i][k] == 0 ? 285 : levels[i][k] == 1 ? 1e5 + 0.5 : 0, 2e11, "mean");
+    }
+  insitu_loader_close(&ld);
+  v[1].select = "level=[0,2]"; /* half of it in each entry */
+  assert_int_equal(open_with(d, path, &err), INSITU_E_ARG);
+  HAS(err.message, "it has no index 0 of axis 1");
+  free(text);
+}
+/* A number that an operation has no use for tells no files apart. */
+static void unused_numbers(void **state) {
+  (void)state;
+  insitu_op ops[] = {{.kind = INSITU_OP_SHIFT, .a = 1.5, .b = 7}, {.kind = INSITU_OP_NORM}};
+  insitu_variable v = one("t");
+  v.ops = ops;
+  v.n_ops = 2;
+  insitu_loader_desc d = desc_of(&v, 1);
+  insitu_error err;
+  const char *path = support_path("unused.json");
+  scan(&d, path);
+  ops[0].b = 0;
+  if (open_with(d, path, &err)) fail_msg("%s", err.message);
+  ops[0].a = 2;
+  assert_int_equal(open_with(d, path, &err), INSITU_E_ARG);
+  HAS(err.message, "other ops");
+}
 static void no_deviation(void **state) {
   (void)state;
   const insitu_op norm = {.kind = INSITU_OP_NORM};
@@ -1125,6 +1174,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(against_two_passes),
       cmocka_unit_test(long_rows), cmocka_unit_test(any_threads_and_ranks),
       cmocka_unit_test(killed), cmocka_unit_test(checkpoints), cmocka_unit_test(normalised),
+      cmocka_unit_test(other_indexes), cmocka_unit_test(unused_numbers),
       cmocka_unit_test(no_deviation), cmocka_unit_test(of_the_output),
       cmocka_unit_test(caller_flushes), cmocka_unit_test(long_dim), cmocka_unit_test(empty_ranks),
       cmocka_unit_test(bad_ranges), cmocka_unit_test(left_in_files), cmocka_unit_test(cut_short),
