@@ -521,7 +521,8 @@ static inline struct bytes write_shard(
   if (l->index_crc) put_u64(index + 16 * n, crc32c(index, 16 * n), 4, false);
   out.n = l->index_first ? at : at + index_bytes;
   bool damaged = level < array_leaf(a) && array_has(a, origin) && is_damaged(a);
-  if (damaged && l->index_first && a->bad_ends && chance(50)) {
+  bool cuts = l->index_first && level + 1 == array_leaf(a); /* of a shard within, some is there */
+  if (damaged && cuts && a->bad_ends && chance(50)) {
     cut_shard(a, level, &out, index_bytes, part, offset, begins, n);
   } else if (damaged) {
     damage_shard(l, &out, index_bytes);

@@ -26,6 +26,7 @@
 #include "random_config.h"
 #include "random_receipt.h"
 #include "random_walk.h"
+#include "random_scan.h"
 
 enum { SLICE = 600, MAX_SECONDS = 120 };
 
@@ -1192,6 +1193,56 @@ static void describe_again(const struct setup *s, const insitu_loader_desc *d) {
   free(second);
 }
 
+/* ---- statistics ---- */
+/* The same case with operations that take their numbers from a scan of its train split. */
+static void run_statistics(const struct setup *given) {
+  struct setup *s = own(sizeof *s);
+  int part = chance(75) ? INSITU_TRAIN : (int)draw(4), some = 0;
+  const char *dim = NULL, *path = own_text("%s/stats.json", given->folder);
+
+  *s = *given;
+  for (int i = 0; i < s->n_variables; i++)
+    if (s->view[i].array->type->kind == KIND_COMPLEX) return;
+  if (space_patched(s->space) || s->desc.n_samples > 4000) return;
+  if (chance(60)) {
+    const struct array *a = s->view[draw((uint64_t)s->n_variables)].array;
+    int d = (int)draw((uint64_t)a->ndim);
+
+    dim = a->dims[d] ? a->dims[d] : own_text("%d", d);
+    if (chance(2)) dim = "no such axis";
+  }
+  for (int i = 0; i < s->n_variables; i++)
+    if (chance(70)) some += give_norm(s, i, dim);
+  place_masks(s);
+  s->desc.variables = s->variable;
+  insitu_loader_desc d = desc_of(s, 1, 0);
+  if (!scan_case(s, &d, part, dim, path) || part != INSITU_TRAIN) return;
+  if (some && chance(20)) {
+    s->refused = INSITU_E_ARG;
+    s->why = "operations without numbers";
+    open_loader(s, &d, 0);
+    s->refused = INSITU_OK;
+  }
+  if (!take_norms(s, path, dim)) return;
+  if (!s->refused) settle(s, 1);
+  d = desc_of(s, 1, 0);
+  if (s->refused) {
+    open_loader(s, &d, 0);
+    return;
+  }
+  if (chance(30)) describe_again(s, &d);
+  insitu_loader *ld = open_loader(s, &d, 0);
+  insitu_plan plan;
+  struct walk w;
+  if (!ld) return;
+  check_norm(s, ld);
+  if (walk_open(&w, s, ld, 0, (int32_t)draw(4), (int32_t)(1 + draw(2)), 1, 0, draw(3), &plan)) {
+    while (walk_step(&w)) {}
+    walk_close(&w);
+  }
+  insitu_loader_close(&loaders[0]);
+}
+
 static void run_case(struct setup *s) {
   struct run run = {.world = s->desc.world ? (uint64_t)s->desc.world : 1, .epoch = draw(3)};
   insitu_loader_desc d = desc_of(s, run.world, 0);
@@ -1207,6 +1258,7 @@ static void run_case(struct setup *s) {
   settle(s, run.world);
   adopt_split(s, &d);
   if (s->number % 4 == 0) describe_again(s, &d);
+  if (s->number % 5 == 0) run_statistics(s);
   for (uint64_t r = 0; r < run.world; r++) {
     run_rank(s, &run, r);
     whole = whole && run.whole;
