@@ -4,7 +4,7 @@
 #ifndef TESTS_RANDOM_SCAN_H
 #define TESTS_RANDOM_SCAN_H
 
-enum { MAX_PARTS = 3 };
+enum { MAX_PARTS = 3, MAX_LAGS = 2 };
 
 /* What a cell of the file must hold. vague: numbers that are only nearly known, or beyond what a
  * square in float64 holds. */
@@ -82,23 +82,39 @@ static inline struct span scanned(const struct view *v, const unsigned char *sto
   return (struct span){x, x, false};
 }
 
-/* The cells of a variable over the anchors of a part: two passes. */
-static inline struct cell *scan_cells(
-    const struct setup *scan, const struct view *v, int part, const char *dim, uint64_t *n_cells) {
+/* What a variable shows of an anchor, by its number: element k. */
+static inline struct span scanned_at(
+    const struct setup *scan, const struct view *v, int64_t number, uint64_t k) {
+  int64_t index[MAX_AXES];
+  uint64_t at[MAX_DIMS];
+
+  space_index(scan->space, number, index);
+  view_place(v, index, 0, 0, k, at);
+  return scanned(v, array_at(v->array, at), k);
+}
+
+/* The cells of a variable over the anchors of a part, or with a lag of the differences between
+ * them: two passes. */
+static inline struct cell *scan_cells(const struct setup *scan, const struct view *v, int part,
+    const char *dim, uint64_t lag, uint64_t *n_cells) {
   const struct part *p = &scan->split.part[part];
   int axis = scan_axis(v->array, dim);
-  uint64_t elements = view_elements(v), at[MAX_DIMS];
+  uint64_t elements = view_elements(v);
   *n_cells = axis < 0 ? 1 : v->shown[axis].n;
   struct cell *cell = own(*n_cells * sizeof *cell);
 
   for (int pass = 0; pass < 2; pass++) {
     for (uint64_t i = 0; i < p->n * elements; i++) {
-      int64_t index[MAX_AXES];
       struct cell *c = &cell[place_along(v, axis, i % elements)];
+      int64_t number = p->anchor[i / elements], before = number - (int64_t)lag;
 
-      space_index(scan->space, p->anchor[i / elements], index);
-      view_place(v, index, 0, 0, i % elements, at);
-      struct span x = scanned(v, array_at(v->array, at), i % elements);
+      if (before < 0 || !p->due[before]) continue;
+      struct span x = scanned_at(scan, v, number, i % elements);
+      if (lag) {
+        struct span y = scanned_at(scan, v, before, i % elements);
+        x.lo -= y.lo;
+        x.near = x.near || y.near || fabs(y.lo) > 1e150;
+      }
       bool finite = isfinite(x.lo);
       if (pass && finite)
         c->deviation += ((long double)x.lo - c->mean) * ((long double)x.lo - c->mean);
@@ -133,9 +149,9 @@ static inline char *read_text(const char *path) {
   return text;
 }
 
-/* The statistics of a variable without a lag; NULL: the file has none. */
-static inline const char *file_set(const char *text, const char *label) {
-  return strstr(text, own_text("{\"variable\": \"%s\", \"lag\": 0,", label));
+/* The statistics of a variable, or of its differences; NULL: the file has none. */
+static inline const char *file_set(const char *text, const char *label, uint64_t lag) {
+  return strstr(text, own_text("{\"variable\": \"%s\", \"lag\": %" PRIu64 ",", label, lag));
 }
 
 /* Number i of a list of a set; NaN: it is null. */
@@ -229,7 +245,7 @@ static inline bool take_norms(struct setup *s, const char *path, const char *dim
     int axis = scan_axis(v->array, dim);
     uint64_t n = axis < 0 ? 1 : v->shown[axis].n;
     insitu_op *list = own((v->v.n_ops + 1) * sizeof *list);
-    const char *set = file_set(text, v->v.label);
+    const char *set = file_set(text, v->v.label, 0);
 
     memcpy(list, v->v.ops ? v->v.ops : list, v->v.n_ops * sizeof *list);
     for (uint64_t k = 0; k < v->v.n_ops; k++) {
@@ -307,6 +323,45 @@ static inline void scan_parts(
     differ("%d parts give\n%s\nnot\n%s", (int)world, read_text(path), want);
 }
 
+/* The samples with missing elements: runs of them with one share. */
+static inline void check_missing(const struct setup *scan, int part, const char *text) {
+  const struct part *p = &scan->split.part[part];
+  const char *at = strstr(text, "\"missing\": [\n"), *end;
+  uint64_t *missing = own(scan->samples * 8), *all = own(scan->samples * 8);
+
+  for (int i = 0; i < scan->n_variables; i++) {
+    const struct view *v = &scan->view[i];
+
+    if (!file_set(text, v->v.label, 0)) continue;
+    for (uint64_t a = 0; a < p->n; a++)
+      for (uint64_t k = 0; k < view_elements(v); k++) {
+        struct span x = scanned_at(scan, v, p->anchor[a], k);
+        if (x.near) return;
+        all[p->anchor[a]]++;
+        missing[p->anchor[a]] += !isfinite(x.lo);
+      }
+  }
+  end = at ? strstr(at, "}]") : NULL;
+  while (at && end && (at = strstr(at, "{\"start\": ")) && at < end) {
+    long long start, stop;
+    double share;
+
+    if (sscanf(at, "{\"start\": %lld, \"stop\": %lld, \"share\": %lf}", &start, &stop, &share) != 3)
+      differ("the list of missing elements is odd: %.200s", at);
+    for (long long x = start; x < stop; x++) {
+      if (x < 0 || x >= (long long)scan->samples || !missing[x])
+        differ("sample %lld misses nothing, but the file says so", x);
+      if ((double)missing[x] / (double)all[x] != share)
+        differ(
+            "sample %lld misses %.17g, not %.17g", x, share, (double)missing[x] / (double)all[x]);
+      missing[x] = 0;
+    }
+    at++;
+  }
+  for (uint64_t x = 0; x < scan->samples; x++)
+    if (missing[x]) differ("the file does not tell that sample %d misses something", (int)x);
+}
+
 /* The statistics of a case and a part. False: there are none. */
 static inline bool scan_case(const struct setup *s, const insitu_loader_desc *d, int part,
     const char *dim, const char *path) {
@@ -314,6 +369,14 @@ static inline bool scan_case(const struct setup *s, const insitu_loader_desc *d,
   insitu_scan_desc desc = {.api = INSITU_API, .split = part, .dim = dim, .path = path};
   insitu_error err = {0};
   bool either = false, has = !dim;
+  uint64_t lags[MAX_LAGS];
+
+  if (s->space->n == 1 && chance(50)) {
+    desc.lags = lags;
+    desc.n_lags = 1 + draw(MAX_LAGS);
+    lags[0] = 1 + draw(3);
+    lags[1] = lags[0] + 1 + draw(chance(50) ? 4 : s->samples);
+  }
 
   insitu_status want = scan_expected(scan, part, &either), status = scan_with(d, desc, &err);
   for (int i = 0; i < s->n_variables; i++) has = has || scan_axis(s->view[i].array, dim) >= 0;
@@ -325,15 +388,19 @@ static inline bool scan_case(const struct setup *s, const insitu_loader_desc *d,
   if (status) return false;
   const char *text = read_text(path);
   for (int i = 0; i < s->n_variables; i++) {
-    uint64_t n;
     const struct view *v = &scan->view[i];
-    const char *set = file_set(text, v->v.label);
 
-    if (!set && !i) differ("the file has no statistics of the first variable");
-    if (!set) continue;
-    struct cell *cell = scan_cells(scan, v, part, dim, &n);
-    check_cells(v, set, cell, n);
+    for (uint64_t k = 0; k <= desc.n_lags; k++) {
+      uint64_t n, lag = k ? lags[k - 1] : 0;
+      const char *set = file_set(text, v->v.label, lag);
+
+      if (!set && !i) differ("the file has no statistics of the first variable");
+      if (!set) continue;
+      struct cell *cell = scan_cells(scan, v, part, dim, lag, &n);
+      check_cells(v, set, cell, n);
+    }
   }
+  if (s->space->n == 1) check_missing(scan, part, text);
   if (chance(40)) scan_parts(s, d, desc, text);
   return true;
 }
