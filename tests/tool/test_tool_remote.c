@@ -6,13 +6,20 @@
 #include "support.h"
 #include "run_tool.h"
 
-/* the sample data; the same without ranges; 50 ms away */
-static struct server_child server, flat, away;
+/* the sample data; the same without ranges; 50 ms away; with chunks that are denied */
+static struct server_child server, flat, away, denied;
 static char url[80];
 
 static void forget_ranges(struct server *s, void *user) {
   (void)user;
   server_rule(s, (struct server_rule){.fault = SERVER_WHOLE});
+}
+static void deny_two(struct server *s, void *user) {
+  (void)user;
+  server_rule(s,
+      (struct server_rule){.key = "winds.zarr/uwnd/3.0.0", .fault = SERVER_STATUS, .status = 403});
+  server_rule(s,
+      (struct server_rule){.key = "winds.zarr/uwnd/7.0.0", .fault = SERVER_STATUS, .status = 403});
 }
 static int setup(void **state) {
   const struct server_options o = {.folder = "examples/data", .no_log = true},
@@ -20,6 +27,7 @@ static int setup(void **state) {
   server = server_fork(&o, NULL, NULL);
   flat = server_fork(&o, forget_ranges, NULL);
   away = server_fork(&far, NULL, NULL);
+  denied = server_fork(&o, deny_two, NULL);
   snprintf(url, sizeof url, "http://127.0.0.1:%d/winds.zarr", server.port);
   return support_setup(state);
 }
@@ -27,6 +35,7 @@ static int teardown(void **state) {
   server_kill(&server);
   server_kill(&flat);
   server_kill(&away);
+  server_kill(&denied);
   return support_teardown(state);
 }
 static void no_secret(void) {
@@ -58,6 +67,25 @@ static void test_commands(void **state) {
   assert_int_equal(run_tool("info 'http://127.0.0.1:%d/era5.nc?sig=hunter2'", server.port), 1);
   assert_has(run_err, "by its name it may be an HDF5 or NetCDF-4 file, which cannot be read here");
   no_secret();
+}
+/* Chunks that a store does not give are not bad: no registry leaves their samples out. */
+static void test_verify_unread(void **state) {
+  (void)state;
+  char registry[600];
+  snprintf(registry, sizeof registry, "%s", support_path("registry.json"));
+  assert_int_equal(
+      run_tool("verify http://127.0.0.1:%d/winds.zarr --registry %s", denied.port, registry), 1);
+  assert_has(run_out, "FAIL  uwnd");
+  assert_has(run_out, "2 not read");
+  assert_has(run_out, "uwnd/7.0.0: ");
+  assert_has(run_out, "no chunk that was read is bad; 2 could not be read");
+  assert_null(strstr(run_out, "INSITU_FILL"));
+  assert_has(run_err, "uwnd: 2 chunks could not be read, which says nothing of the archive");
+  assert_int_equal(access(registry, F_OK), -1);
+  assert_int_equal(run_tool("verify http://127.0.0.1:%d/winds.zarr uwnd --json", denied.port), 1);
+  assert_has(run_out, "\"status\": \"unread\"");
+  assert_has(run_out, "\"bad\": 0,\n      \"unread\": 2");
+  assert_has(run_out, "\"bad\": 0,\n  \"unread\": 2");
 }
 static void test_doctor(void **state) {
   (void)state;
@@ -178,6 +206,7 @@ static void test_bench(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_commands),
+      cmocka_unit_test(test_verify_unread),
       cmocka_unit_test(test_doctor),
       cmocka_unit_test(test_options),
       cmocka_unit_test(test_options_of_a_file),

@@ -18,11 +18,11 @@ struct verify_array {
   const char *path;
   struct insitu__zarr_array z;
   insitu_error err; /* status < 0: cannot be opened */
-  uint64_t count, done, absent, n_bad, stored, decoded;
+  uint64_t count, done, absent, n_bad, n_unread, stored, decoded;
   /* objects that are there, by their numbers; a growing array of >>array */
   uint64_t *listed, n_listed;
   bool is_listed;         /* the others of `count` are absent */
-  struct verify_bad *bad; /* the first to be found; a growing array of >>array */
+  struct verify_bad *bad; /* the first bad and unread ones; a growing array of >>array */
 };
 struct verify_run { /* the reactor's thread alone, but for what a worker decodes */
   struct tool_archive *archive;
@@ -61,6 +61,32 @@ static void verify_decode(void *arg, unsigned worker) {
   insitu__chain_decode(insitu__zarr_object_codecs(z, job->index, &own, &chain),
       &job->run->scratch[worker], job->bytes, job->n, job->decoded, &sink, &job->err);
 }
+/* Whether a failed read says nothing of the archive: the store did not give the object, or this
+ * machine could not take it. */
+static bool verify_is_unread(const insitu_error *err) {
+  static const int32_t machine[] = {EMFILE, ENFILE, ENOMEM, ENOBUFS, EACCES, EPERM, EINTR, EAGAIN,
+      ESTALE, ETIMEDOUT, EHOSTDOWN, ENOTCONN};
+  switch (err->status) {
+  case INSITU_E_HTTP:
+  case INSITU_E_AUTH:
+  case INSITU_E_CHANGED:
+  case INSITU_E_NOMEM: return true;
+  case INSITU_E_IO: break;
+  default: return false;
+  }
+  for (size_t i = 0; i < sizeof machine / sizeof *machine; i++)
+    if (err->sys_errno == machine[i]) return true;
+  return false;
+}
+static void verify_failed(struct verify_run *run, uint64_t number, const insitu_error *err) {
+  struct verify_array *a = run->now;
+  if (verify_is_unread(err)) a->n_unread++;
+  else a->n_bad++;
+  if (INSITU__ARRAY_LEN(a->bad) < (verify_registry ? VERIFY_LISTED : VERIFY_SHOWN) &&
+      !INSITU__ARRAY_PUSH(a->bad, (struct verify_bad){number, *err}))
+    tool_no_memory();
+  if (run->fail_fast) run->stop = true;
+}
 static void verify_object_await(struct verify_job *job, uint64_t number) {
   struct verify_run *run = job->run;
   struct verify_array *a = run->now;
@@ -87,12 +113,7 @@ static void verify_object_await(struct verify_job *job, uint64_t number) {
     insitu__reactor_work_await(&run->archive->reactor, verify_decode, job);
   a->stored += job->n;
   a->decoded += job->decoded;
-  if (job->err.status == INSITU_OK) return;
-  a->n_bad++;
-  if (a->n_bad <= (verify_registry ? VERIFY_LISTED : VERIFY_SHOWN) &&
-      !INSITU__ARRAY_PUSH(a->bad, (struct verify_bad){number, job->err}))
-    tool_no_memory();
-  if (run->fail_fast) run->stop = true;
+  if (job->err.status < 0) verify_failed(run, number, &job->err);
 }
 /* Objects that are asked for. */
 static uint64_t verify_asked(const struct verify_array *a) {
@@ -224,12 +245,12 @@ static void verify_strings(struct verify_run *run) {
   struct verify_array *a = run->now;
   insitu_loader_desc desc = tool_desc(run->url);
   desc.plan_only = 1;
-  struct verify_bad bad = {.number = 0};
+  insitu_error err = {0};
   insitu_loader *ld = NULL;
   insitu_strings *strings = NULL;
   insitu_stats stats = {0};
-  if (insitu_loader_open(&desc, &ld, &bad.err) == INSITU_OK)
-    insitu_read_strings(ld, a->path, &strings, &bad.err);
+  if (insitu_loader_open(&desc, &ld, &err) == INSITU_OK)
+    insitu_read_strings(ld, a->path, &strings, &err);
   if (ld) insitu_loader_stats(ld, &stats, NULL);
   insitu_strings_free(&strings);
   insitu_loader_close(&ld);
@@ -237,11 +258,8 @@ static void verify_strings(struct verify_run *run) {
   a->absent = stats.absent_chunks;
   a->stored = stats.bytes_read;
   run->finished += a->done;
-  if (bad.err.status == INSITU_OK) return;
-  bad.number = a->done ? a->done - 1 : 0; /* they are read in order */
-  a->n_bad = 1;
-  if (!INSITU__ARRAY_PUSH(a->bad, bad)) tool_no_memory();
-  if (run->fail_fast) run->stop = true;
+  /* they are read in order */
+  if (err.status < 0) verify_failed(run, a->done ? a->done - 1 : 0, &err);
 }
 
 static int verify_compare(const void *x, const void *y) {
@@ -261,15 +279,22 @@ static const char *verify_key(
   tool_object_index(&a->z, &o, number, index);
   return insitu__zarr_chunk_key(&a->z, index, key, cap) < 0 ? "?" : key;
 }
+/* What was found of an array: in JSON, and at the head of a line. */
+struct verify_verdict {
+  const char *json, *line;
+  enum tool_style style;
+};
+static struct verify_verdict verify_judge(const struct verify_array *a) {
+  if (a->err.status && verify_is_refusal(a))
+    return (struct verify_verdict){"skipped", "skip", TOOL_YELLOW};
+  if (a->err.status || a->n_bad) return (struct verify_verdict){"bad", "BAD ", TOOL_RED};
+  if (a->n_unread) return (struct verify_verdict){"unread", "FAIL", TOOL_RED};
+  return (struct verify_verdict){"ok", "ok  ", TOOL_GREEN};
+}
 static void verify_print(const struct verify_array *a, int width) {
   char count[32], text[32], stored[16], key[INSITU__MAX_KEY];
-  bool bad = a->n_bad || (a->err.status && !verify_is_refusal(a));
-  const char *word = bad ? "BAD " : a->err.status ? "skip" : "ok  ";
-  printf("%s%s%s  ",
-      tool_style(bad             ? TOOL_RED
-                 : a->err.status ? TOOL_YELLOW
-                                 : TOOL_GREEN),
-      word, tool_style(TOOL_PLAIN));
+  struct verify_verdict found = verify_judge(a);
+  printf("%s%s%s  ", tool_style(found.style), found.line, tool_style(TOOL_PLAIN));
   tool_put_padded(a->path[0] ? a->path : "/", width + 2);
   if (a->err.status) {
     tool_put(stdout, a->err.message, strlen(a->err.message));
@@ -280,6 +305,7 @@ static void verify_print(const struct verify_array *a, int width) {
       tool_bytes(stored, a->stored));
   if (a->absent) printf(", %s absent", tool_count(text, a->absent));
   if (a->n_bad) printf(", %s bad", tool_count(text, a->n_bad));
+  if (a->n_unread) printf(", %s not read", tool_count(text, a->n_unread));
   if (a->done < verify_asked(a))
     printf(", stopped before the other %s", tool_count(text, verify_asked(a) - a->done));
   printf("\n");
@@ -289,20 +315,20 @@ static void verify_print(const struct verify_array *a, int width) {
     tool_put(stdout, a->bad[i].err.message, strlen(a->bad[i].err.message));
     printf("\n");
   }
-  if (a->n_bad > VERIFY_SHOWN)
-    printf("        and %s more\n", tool_count(text, a->n_bad - VERIFY_SHOWN));
+  if (a->n_bad + a->n_unread > VERIFY_SHOWN)
+    printf("        and %s more\n", tool_count(text, a->n_bad + a->n_unread - VERIFY_SHOWN));
 }
 static void verify_json(struct tool_json_out *j, const struct verify_array *a) {
   char key[INSITU__MAX_KEY];
-  bool skipped = a->err.status && verify_is_refusal(a);
   tool_json_object(j, NULL);
   tool_json_string(j, "path", a->path);
-  tool_json_string(j, "status", skipped ? "skipped" : a->err.status || a->n_bad ? "bad" : "ok");
+  tool_json_string(j, "status", verify_judge(a).json);
   if (a->err.status) tool_json_string(j, "cause", a->err.message);
   tool_json_u64(j, "chunks", a->count);
   tool_json_u64(j, "checked", a->done);
   tool_json_u64(j, "absent", a->absent);
   tool_json_u64(j, "bad", a->n_bad);
+  tool_json_u64(j, "unread", a->n_unread);
   tool_json_u64(j, "stored_bytes", a->stored);
   tool_json_u64(j, "decoded_bytes", a->decoded);
   tool_json_array(j, "bad_chunks");
@@ -383,16 +409,14 @@ static int verify_write_registry(const struct verify_array *arrays, uint64_t n) 
     const struct verify_array *a = &arrays[i];
     int axis = verify_axis(a, &dim);
     bool excludes = axis >= 0 && a->z.shape[axis] == dim.length;
+    if (a->n_unread)
+      return tool_fail("%s: %" PRIu64 " chunk%s could not be read, which says nothing of the "
+                       "archive; the registry is not written, try again",
+          a->path, a->n_unread, a->n_unread == 1 ? "" : "s");
     if (a->n_bad > VERIFY_LISTED)
       return tool_fail(
           "%s: more than %d bad chunks; the registry is not written", a->path, (int)VERIFY_LISTED);
     for (uint64_t k = 0; k < INSITU__ARRAY_LEN(a->bad); k++, chunks++) {
-      int32_t bad = a->bad[k].err.status;
-      if (bad == INSITU_E_HTTP || bad == INSITU_E_AUTH)
-        return tool_fail(
-            "%s: the store did not give all chunks, which says nothing of the archive; "
-            "the registry is not written, try again",
-            a->path);
       verify_key(a, a->bad[k].number, key, sizeof key);
       insitu__text_buffer_printf(&list, "%s\n {\"array\": ", chunks ? "," : "");
       insitu__text_buffer_json_string(&list, a->path);
@@ -433,7 +457,7 @@ static int verify_write_registry(const struct verify_array *arrays, uint64_t n) 
 
 struct verify_sum {
   uint64_t arrays, skipped, broken; /* broken: cannot be opened, and should be */
-  uint64_t chunks, done, absent, bad, stored;
+  uint64_t chunks, done, absent, bad, unread, stored;
 };
 /* There should be chunks, and all of them are absent. */
 static bool verify_is_empty(const struct verify_sum *s) {
@@ -442,7 +466,7 @@ static bool verify_is_empty(const struct verify_sum *s) {
 static void verify_summary(const struct verify_sum *s, double seconds) {
   char a[32], b[32], bytes[16], rate[16];
   printf("\n%s%s", tool_style(TOOL_BOLD),
-      s->bad || s->broken || s->arrays == s->skipped || verify_is_empty(s)
+      s->bad || s->unread || s->broken || s->arrays == s->skipped || verify_is_empty(s)
           ? tool_style(TOOL_RED)
           : tool_style(TOOL_GREEN));
   if (s->arrays == s->skipped) printf("nothing could be checked");
@@ -451,6 +475,7 @@ static void verify_summary(const struct verify_sum *s, double seconds) {
   else if (s->bad)
     printf("%s of %s chunks %s bad", tool_count(a, s->bad), tool_count(b, s->done),
         s->bad == 1 ? "is" : "are");
+  else if (s->unread) printf("no chunk that was read is bad");
   else
     printf("%s chunk%s of %s array%s checked, none is bad", tool_count(a, s->done),
         s->done == 1 ? "" : "s", tool_count(b, s->arrays - s->skipped - s->broken),
@@ -458,6 +483,7 @@ static void verify_summary(const struct verify_sum *s, double seconds) {
   printf("%s", tool_style(TOOL_PLAIN));
   if (s->broken)
     printf("; %s array%s cannot be opened", tool_count(a, s->broken), s->broken == 1 ? "" : "s");
+  if (s->unread) printf("; %s could not be read", tool_count(a, s->unread));
   if (s->absent) printf("; %s absent (read as the fill value)", tool_count(a, s->absent));
   if (s->skipped)
     printf("; %s array%s not checked", tool_count(a, s->skipped), s->skipped == 1 ? "" : "s");
@@ -467,6 +493,9 @@ static void verify_summary(const struct verify_sum *s, double seconds) {
   if (s->bad)
     printf("To train all the same, leave these samples out, or open the loader with on_bad_chunk = "
            "INSITU_FILL.\n");
+  if (s->unread)
+    printf("What could not be read says nothing of the archive: see to the causes above, then run "
+           "this again.\n");
 }
 
 /* Opens the arrays: those named, or all. Their number, or UINT64_MAX after a message. */
@@ -512,7 +541,7 @@ static void verify_all(struct verify_run *run, struct verify_array *arrays, uint
     *sum = (struct verify_sum){sum->arrays + 1, sum->skipped + refused,
         sum->broken + (a->err.status && !refused), verify_add(sum->chunks, a->count),
         sum->done + a->done, verify_add(sum->absent, a->absent), sum->bad + a->n_bad,
-        sum->stored + a->stored};
+        sum->unread + a->n_unread, sum->stored + a->stored};
     if (run->fail_fast && sum->broken) run->stop = true;
     tool_progress_clear();
     if (tool_json) verify_json(j, a);
@@ -560,8 +589,8 @@ static int verify_run(int argc, char **argv) {
     verify_all(&run, arrays, n, &sum, &j);
     tool_progress_end();
     double seconds = (double)(insitu__base_now() - begun) / 1e9;
-    bool ok = !sum.bad && !sum.broken && !run.no_memory && !archive.list_error.status &&
-              (sum.arrays > sum.skipped || !n);
+    bool ok = !sum.bad && !sum.unread && !sum.broken && !run.no_memory &&
+              !archive.list_error.status && (sum.arrays > sum.skipped || !n);
     bool empty = ok && verify_is_empty(&sum);
     if (tool_json) {
       tool_json_end(&j);
@@ -569,6 +598,7 @@ static int verify_run(int argc, char **argv) {
       tool_json_u64(&j, "checked", sum.done);
       tool_json_u64(&j, "absent", sum.absent);
       tool_json_u64(&j, "bad", sum.bad);
+      tool_json_u64(&j, "unread", sum.unread);
       tool_json_double(&j, "seconds", seconds);
       tool_json_bool(&j, "ok", ok && !empty);
       tool_json_end(&j);
@@ -612,17 +642,22 @@ static const struct tool_command verify_command = {.name = "verify",
                "http(s)://, s3://,\n"
                "        gs://, az://\n"
                "  PATH  arrays to check; without any, all are\n\n"
-               "Reads on all cores, in bounded memory. A chunk is bad when it cannot be read, has "
-               "the wrong length,\n"
-               "a wrong checksum or does not decode; raw chunks without a checksum are only as "
-               "sure as their\n"
-               "length. An absent chunk stands for the fill value and is only counted. Of an array "
-               "with more\n"
-               "than 100,000 chunks the store lists those that are there. Arrays that this build "
-               "cannot decode are\n"
-               "skipped, unless named. Exit status 1 when anything is bad, or nothing could be "
-               "checked; 4 when not\n"
-               "one chunk is stored.\n\n" TOOL_STORE_HELP "examples: insitu verify winds.zarr\n"
+               "Reads on all cores, in bounded memory. A chunk is bad when the disk cannot read "
+               "it, or it has the\n"
+               "wrong length, a wrong checksum or does not decode; raw chunks without a "
+               "checksum are only as sure\n"
+               "as their length. A chunk that the store does not give (no connection, no "
+               "permission), or for which\n"
+               "this machine has no memory or file number left, is not bad but could not be "
+               "read: that says nothing\n"
+               "of the archive. An absent chunk stands for the fill value and is only counted. "
+               "Of an array with\n"
+               "more than 100,000 chunks the store lists those that are there. Arrays that this "
+               "build cannot decode\n"
+               "are skipped, unless named. Exit status 1 when anything is bad or could not be "
+               "read, or nothing\n"
+               "could be checked; 4 when not one chunk is stored.\n\n" TOOL_STORE_HELP
+               "examples: insitu verify winds.zarr\n"
                "          insitu verify winds.zarr uwnd --fail-fast\n",
     .options = verify_options,
     .n_options = TOOL_COUNT(verify_options),
