@@ -29888,19 +29888,38 @@ static int insitu__zarr_unknown_key(
   return -1;
 }
 
+/* Refuses a key that is not known, by its name. */
+static insitu_status insitu__zarr_v3_refuse_key(
+    const struct insitu__zarr_reader *r, int key, const char *cause) {
+  char name[128];
+  if (insitu__text_json_string(r->j, key, name, sizeof name) < 0)
+    snprintf(name, sizeof name, "(unprintable)");
+  return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, name, insitu__text_json_value(r->j, key), cause);
+}
+
+/* Refuses the configuration of an extension when it is no object, or has a key that is not known.
+ * Such a key may decide in which object an element lies, or where in it. `what` and `token` are the
+ * extension's, for messages; a configuration of -1: there is none. */
+static insitu_status insitu__zarr_v3_configuration(const struct insitu__zarr_reader *r,
+    const char *what, int token, int configuration, const char *const *known, int n) {
+  if (configuration < 0 || insitu__text_json_is_null(r->j, configuration)) return INSITU_OK;
+  if (!insitu__text_json_is_object(r->j, configuration))
+    return insitu__zarr_damaged(r, what, token, "its configuration must be an object");
+  int key = insitu__zarr_unknown_key(r->j, configuration, known, n);
+  if (key < 0) return INSITU_OK;
+  return insitu__zarr_v3_refuse_key(
+      r, key, "a configuration has this key, which is not known there");
+}
+
 /* Refuses keys that are not known and must be understood. */
 static insitu_status insitu__zarr_v3_keys(const struct insitu__zarr_reader *r) {
   static const char *const known[] = {"zarr_format", "node_type", "shape", "data_type",
       "chunk_grid", "chunk_key_encoding", "fill_value", "codecs", "attributes", "dimension_names",
       "storage_transformers", "consolidated_metadata"};
   int key = insitu__zarr_unknown_key(r->j, r->node, known, INSITU__BASE_COUNT(known));
-  if (key >= 0) {
-    char name[128];
-    if (insitu__text_json_string(r->j, key, name, sizeof name) < 0)
-      snprintf(name, sizeof name, "(unprintable)");
-    return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, name, insitu__text_json_value(r->j, key),
-        "an unknown extension that does not say must_understand: false");
-  }
+  if (key >= 0)
+    return insitu__zarr_v3_refuse_key(
+        r, key, "an unknown extension that does not say must_understand: false");
 
   int transformers = insitu__zarr_get(r, "storage_transformers");
   if (transformers >= 0 && (!insitu__text_json_is_array(r->j, transformers) ||
@@ -30097,20 +30116,27 @@ static insitu_status insitu__zarr_v3_rectilinear(
 
 /* Reads chunk_grid: the regular one or the rectilinear one, else refused. */
 static insitu_status insitu__zarr_v3_grid(const struct insitu__zarr_reader *r) {
+  static const char *const even[] = {"chunk_shape"};
+  static const char *const uneven[] = {"kind", "chunk_shapes", "stored_shapes"};
   char name[64];
   int configuration, grid = insitu__zarr_get(r, "chunk_grid");
   if (!insitu__zarr_extension(r, grid, name, sizeof name, &configuration))
     return insitu__zarr_damaged(r, "chunk_grid", grid, "an object with a name is needed");
-  if (!strcmp(name, "rectilinear")) return insitu__zarr_v3_rectilinear(r, grid, configuration);
-  if (strcmp(name, "regular"))
+  bool rectilinear = !strcmp(name, "rectilinear");
+  if (!rectilinear && strcmp(name, "regular"))
     return insitu__zarr_bad(r, INSITU_E_GRID, "chunk_grid", grid,
         "only the grids 'regular' and 'rectilinear' are supported");
+  insitu_status status = insitu__zarr_v3_configuration(
+      r, "chunk_grid", grid, configuration, rectilinear ? uneven : even, rectilinear ? 3 : 1);
+  if (status < 0) return status;
+  if (rectilinear) return insitu__zarr_v3_rectilinear(r, grid, configuration);
   return insitu__zarr_chunk_extents(
       r, "chunk_shape", insitu__text_json_get(r->j, configuration, "chunk_shape"));
 }
 
 /* Reads chunk_key_encoding: how a chunk's key is written. */
 static insitu_status insitu__zarr_v3_chunk_keys(const struct insitu__zarr_reader *r) {
+  static const char *const known[] = {"separator"};
   char name[64];
   int configuration, encoding = insitu__zarr_get(r, "chunk_key_encoding");
   if (!insitu__zarr_extension(r, encoding, name, sizeof name, &configuration))
@@ -30120,6 +30146,9 @@ static insitu_status insitu__zarr_v3_chunk_keys(const struct insitu__zarr_reader
   if (!is_default && strcmp(name, "v2"))
     return insitu__zarr_bad(r, INSITU_E_UNSUPPORTED, "chunk_key_encoding", encoding,
         "only 'default' and 'v2' are supported");
+  insitu_status status = insitu__zarr_v3_configuration(
+      r, "chunk_key_encoding", encoding, configuration, known, INSITU__BASE_COUNT(known));
+  if (status < 0) return status;
   int separator = insitu__text_json_get(r->j, configuration, "separator");
   r->a->key_c = is_default;
   if (insitu__zarr_separator(r, separator, is_default ? '/' : '.')) return INSITU_OK;
@@ -30366,6 +30395,9 @@ static insitu_status insitu__zarr_v3_shard(
 /* One codec in encoding order. */
 static insitu_status insitu__zarr_v3_codec(
     const struct insitu__zarr_reader *r, int codec, struct insitu__zarr_codecs *c) {
+  /* of the codecs that are read here: transpose, bytes and sharding_indexed */
+  static const char *const known[] = {
+      "order", "endian", "chunk_shape", "codecs", "index_codecs", "index_location"};
   char name[64];
   int configuration;
   if (!insitu__zarr_extension(r, codec, name, sizeof name, &configuration))
@@ -30381,6 +30413,11 @@ static insitu_status insitu__zarr_v3_codec(
           "them");
     struct insitu__filter_context at = {.format = 3, .item = insitu__zarr_type_size(r, c)};
     return insitu__zarr_take_codec(r, codec, &at, &c->late);
+  }
+  if (transpose || bytes || shard) {
+    insitu_status status = insitu__zarr_v3_configuration(
+        r, "codecs", codec, configuration, known, INSITU__BASE_COUNT(known));
+    if (status < 0) return status;
   }
   if (transpose) return insitu__zarr_v3_transpose(r, codec, configuration, c);
   c->is_bytes = bytes || shard || strings;

@@ -522,6 +522,24 @@ static void codecs(void **state) {
       "[" BYTES("little") "," TRANSPOSE("[2,1,0]") "\"zstd\"]"};
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
     refused(INSITU_E_FORMAT, V3(CUBE, bad[i]), "codecs");
+#define CONFIGURED(name, configuration)                                                            \
+  "{\"name\":\"" name "\",\"configuration\":{" configuration "}}"
+#define SHARDED(more)                                                                              \
+  CONFIGURED("sharding_indexed", "\"chunk_shape\":[1,2,5],\"codecs\":[" BYTES(                     \
+                                     "little") "],\"index_codecs\":[" BYTES("little") "]" more)
+  accepted(V3(CUBE, "[" SHARDED("") "]"));
+  accepted(V3(CUBE, "[" SHARDED(",\"x\":{\"must_understand\":false}") "]"));
+  static const char *const unknown[] = {"[" SHARDED(",\"x\":1") "]",
+      "[" CONFIGURED("bytes", "\"endian\":\"little\",\"x\":1") "]",
+      "[" CONFIGURED("transpose", "\"order\":[1,2,0],\"x\":1") "," BYTES("little") "]"};
+  for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+    refused(INSITU_E_UNSUPPORTED, V3(CUBE, unknown[i]), "'x' = 1");
+  refused(INSITU_E_UNSUPPORTED,
+      V3("chunk_grid", CONFIGURED("regular", "\"chunk_shape\":[3,4],\"x\":1")), "'x' = 1");
+  refused(INSITU_E_UNSUPPORTED,
+      V3("chunk_grid",
+          CONFIGURED("rectilinear", "\"kind\":\"inline\",\"chunk_shapes\":[[5,5],4],\"x\":1")),
+      "'x' = 1");
 }
 
 static void keys(void **state) {
@@ -555,6 +573,16 @@ static void keys(void **state) {
   assert_string_equal(key(0, 0), "a/b/0");
   refused(INSITU_E_UNSUPPORTED, V3(ENCODING("fanout", "")), "fanout");
   refused(INSITU_E_FORMAT, V3(ENCODING("default", SEPARATOR("_"))), "separator");
+  accepted(V3(ENCODING("default", ",\"configuration\":null")));
+  accepted(V3(ENCODING("default", ",\"configuration\":{}")));
+  refused(INSITU_E_FORMAT, V3(ENCODING("default", ",\"configuration\":\".\"")), "object");
+  refused(INSITU_E_FORMAT, V3(ENCODING("v2", ",\"configuration\":[\"/\"]")), "object");
+  refused(INSITU_E_UNSUPPORTED,
+      V3(ENCODING("default", ",\"configuration\":{\"separator\":\"/\",\"width\":4}")),
+      "'width' = 4");
+  accepted(V3(ENCODING(
+      "default", ",\"configuration\":{\"separator\":\".\",\"x\":{\"must_understand\":false}}")));
+  assert_string_equal(key(1, 2), "a/b/c.1.2");
   accepted(V3("shape", "[10,20]"));
   array.path[0] = 0; /* the root */
   assert_string_equal(key(1, 2), "c/1/2");
