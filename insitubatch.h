@@ -3725,6 +3725,8 @@ static insitu_status insitu__text_json_parse(struct insitu__text_json *j, const 
         "%s: %" PRIu64 " bytes are more than INSITU__MAX_META (%u); change it in insitubatch.h",
         what, n, INSITU__MAX_META);
   struct insitu__text_scan scan = {.text = text, .n = n};
+  /* a byte order mark, which editors write and RFC 8259 lets a reader ignore */
+  if (n >= 3 && !memcmp(text, "\xef\xbb\xbf", 3)) scan.at = 3;
   insitu__text_scan_space(&scan);
   scan.begin = scan.at;
   bool ok = insitu__text_scan_value(&scan);

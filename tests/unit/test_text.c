@@ -118,7 +118,7 @@ static void grammar(void **state) {
   static const char *const good[] = {"{}", "[]", " [ ] ", "0", "-0", "1.5e+10", "\"\"", "null",
       "NaN", "Infinity", "-Infinity", "[NaN,-Infinity]",
       "{\"a\":{\"b\":[1,{\"c\":[]},{}]},\"a\":2}", "\t\r\n{\"\\u00e9\":\"\\ud83d\\ude00\\/\"}\n",
-      "\"\\ud800\"", "[true,false,null]"};
+      "\"\\ud800\"", "[true,false,null]", "\xEF\xBB\xBF{}", "\xEF\xBB\xBF [1]\n"};
   static const struct {
     const char *text, *where;
   } bad[] = {{"", "line 1, column 1"}, {"{", "column 2"}, {"{\"a\":1,}", "column 8"},
@@ -130,7 +130,9 @@ static void grammar(void **state) {
       {"\"a", "column 3"}, {"\"\\x\"", "column 3"}, {"\"\\u12g4\"", "column 6"},
       {"\"a\nb\"", "column 3"}, {"'a'", "column 1"}, {"[1\n,\n/**/2]", "line 3, column 1"},
       {"infinity", "column 1"}, {"{\"a\":1 \"b\":2}", "column 8"}, {"\"\\", "column 3"},
-      {"[1][2]", "column 4"}, {"\xEF\xBB\xBF{}", "column 1"}, {"Infinit", "column 1"}};
+      {"[1][2]", "column 4"}, {"\xEF\xBB\xBF", "column 4"}, {" \xEF\xBB\xBF{}", "column 2"},
+      {"\xEF\xBB\xBF\xEF\xBB\xBF{}", "column 4"}, {"\xEF\xBB{}", "column 1"},
+      {"Infinit", "column 1"}};
   (void)state;
   for (size_t i = 0; i < sizeof good / sizeof *good; i++)
     assert_int_equal(check(good[i], strlen(good[i]), NULL), INSITU_OK);
