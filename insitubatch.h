@@ -888,7 +888,8 @@
  *   top-level directory, that directory is the root. Stored members are read like files. Deflated
  *   ones (with INSITU_WITH_ZLIB) inflate from their beginning at every read: store shards without
  *   (zip -0). A zip file must not change while it is open. Objects are regular files: a directory,
- *   a named pipe, a socket or a device in the place of one is an error.
+ *   a named pipe, a socket, a device or a link that leads to nothing in the place of one is an
+ *   error.
  *
  *   ICECHUNK. An Icechunk repository (specification 1, 2 and 2.1) opens by the path or URL of its
  *   directory, local or remote, over plain HTTP too, and in memory or a zip file. It is known by
@@ -19377,6 +19378,46 @@ static bool insitu__store_file_stamp_now(int fd, struct insitu__store_tag *tag) 
   return true;
 }
 
+/* Lives on the reading coroutine's stack; the worker owns it during the call. */
+struct insitu__store_lost {
+  int dirfd;
+  bool is_link;               /* name is a symbolic link that leads to nothing */
+  char name[INSITU__MAX_KEY]; /* the key of a file that is missing; then a folder of it */
+};
+
+/* Looks for a symbolic link that leads to nothing: at the key itself, or at the last folder on the
+ * way to it that is there. */
+static void insitu__store_lost_job(void *arg, unsigned worker) {
+  struct insitu__store_lost *l = arg;
+  struct stat info;
+  char *slash;
+  (void)worker;
+
+  while (fstatat(l->dirfd, l->name, &info, AT_SYMLINK_NOFOLLOW)) {
+    slash = strrchr(l->name, '/');
+    if (!slash) return;
+    *slash = 0;
+  }
+  l->is_link = S_ISLNK(info.st_mode) && fstatat(l->dirfd, l->name, &info, 0);
+}
+
+/* A file that cannot be opened since it is not there: absent, but for a symbolic link on the way
+ * whose target is missing. Who keeps data elsewhere has such links, as git-annex has, or a volume
+ * that is not mounted: the object exists, and cannot be read. */
+static insitu_status insitu__store_file_missing_await(
+    struct insitu__store *s, const char *key, insitu_error *err) {
+  struct insitu__store_lost lost = {.dirfd = s->dirfd};
+  snprintf(lost.name, sizeof lost.name, "%s", key);
+  insitu__reactor_work_await(s->reactor, insitu__store_lost_job, &lost);
+  if (!lost.is_link) return insitu__store_failed(s, key, ENOENT, err);
+
+  insitu__error_errno(err, ENOENT);
+  return insitu__error_set(err, INSITU_E_IO,
+      "store '%.300s', object '%.300s': the symbolic link '%.300s' leads to nothing; bring back "
+      "what it stands for, or remove it",
+      s->url, key, lost.name);
+}
+
 static insitu_status insitu__store_file_read_await(struct insitu__store *s, const char *key,
     uint64_t offset, struct iovec *iov, unsigned n_iov, struct insitu__store_tag *tag,
     uint64_t *got, insitu_error *err) {
@@ -19391,6 +19432,7 @@ static insitu_status insitu__store_file_read_await(struct insitu__store *s, cons
   int64_t n = insitu__reactor_read_stamped_await(
       s->reactor, s->dirfd, key, offset, iov, n_iov, asks ? &stamp : NULL);
   bool changed = tag && tag->pin && (n == -ENOENT || n == -ENOTDIR);
+  if (n == -ENOENT && !changed) return insitu__store_file_missing_await(s, key, err);
   if (n < 0 && !changed) return insitu__store_failed(s, key, (int)-n, err);
 
   if (asks && !changed) {

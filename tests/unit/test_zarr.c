@@ -953,6 +953,26 @@ static void store(void **state) {
   visit_fails("s", "", INSITU_E_NOT_ZARR, ".zmetadata");
 }
 
+/* A link that leads to nothing, as git-annex has them, is no absent object. */
+static void links(void **state) {
+  (void)state;
+  put("links/c/1", "one");
+  assert_int_equal(symlink("1", at("links/c/found")), 0);
+  assert_int_equal(symlink("gone", at("links/c/lost")), 0);
+  assert_int_equal(symlink("c", at("links/other")), 0);
+  assert_int_equal(visit(visit_object, "links", "c/found"), INSITU_OK);
+  assert_string_equal(seen.object, "one");
+  assert_int_equal(visit(visit_object, "links", "other/1"), INSITU_OK);
+  static const char *const lost[] = {"c/lost", "c/lost/0", "c/lost/0/1"};
+  for (size_t i = 0; i < sizeof lost / sizeof *lost; i++) {
+    assert_int_equal(visit(visit_object, "links", lost[i]), INSITU_E_IO);
+    assert_non_null(strstr(seen.error.message, "'c/lost' leads to nothing"));
+  }
+  static const char *const absent[] = {"2", "c/2", "c/2/0", "d/0/1", "other/2", "other/2/0"};
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++)
+    assert_int_equal(visit(visit_object, "links", absent[i]), INSITU_E_NOTFOUND);
+}
+
 static void hierarchy_v2(void **state) {
   (void)state;
   put("v2/.zgroup", "{\"zarr_format\":2}");
@@ -1247,8 +1267,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(dtypes), cmocka_unit_test(elements),
       cmocka_unit_test(fills), cmocka_unit_test(geometry), cmocka_unit_test(codecs),
       cmocka_unit_test(keys), cmocka_unit_test(grids), cmocka_unit_test(damage),
-      cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(hierarchy_v2),
-      cmocka_unit_test(hierarchy_v3), cmocka_unit_test(hierarchy_no_memory),
-      cmocka_unit_test(image_axes), cmocka_unit_test(other_formats)};
+      cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(links),
+      cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3),
+      cmocka_unit_test(hierarchy_no_memory), cmocka_unit_test(image_axes),
+      cmocka_unit_test(other_formats)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
