@@ -33085,8 +33085,14 @@ typedef int32_t insitu__ops_i_most32 __attribute__((vector_size(64)));
   INSITU__OPS_ROUND(p);                                                                            \
   p = p + (double)2 / (2 * (j) + 3)
 
-/* What all kinds of registers, N, have in common. R holds real numbers, W as many words. */
+/* A compiler that does not optimize gives every variable of every inlined call a place of its own:
+ * 60 KB of log1p's kernel, and a coroutine's stack has little more. */
+#ifdef __OPTIMIZE__
 #define INSITU__OPS_INLINE static inline __attribute__((always_inline, unused))
+#else
+#define INSITU__OPS_INLINE static inline __attribute__((unused))
+#endif
+/* What all kinds of registers, N, have in common. R holds real numbers, W as many words. */
 #define INSITU__OPS_REGISTERS(N, TARGET)                                                           \
   TARGET INSITU__OPS_INLINE insitu__ops_r_##N insitu__ops_real_##N(insitu__ops_w_##N u) {          \
     insitu__ops_r_##N r;                                                                           \
