@@ -87,6 +87,28 @@ static void test_verify_unread(void **state) {
   assert_has(run_out, "\"bad\": 0,\n      \"unread\": 2");
   assert_has(run_out, "\"bad\": 0,\n  \"unread\": 2");
 }
+/* An archive whose server does not tell what is there: arrays that are named are checked, and of
+ * others no registry says that none of their chunks is bad. */
+static void test_unlisted(void **state) {
+  (void)state;
+  const struct server_options o = {.folder = "tests/data/stores", .no_log = true};
+  struct server_child stores = server_fork(&o, NULL, NULL);
+  char archive[100], path[300];
+  snprintf(archive, sizeof archive, "http://127.0.0.1:%d/elements.v2.zarr", stores.port);
+  snprintf(path, sizeof path, "%s", support_path("unlisted.json"));
+  assert_int_equal(run_tool("verify %s raw", archive), 0);
+  assert_has(run_out, "of 1 array checked, none is bad");
+  assert_int_equal(run_tool("verify %s raw --json", archive), 0);
+  assert_has(run_out, "\"ok\": true");
+  assert_int_equal(run_tool("verify %s --registry %s", archive, path), 1);
+  assert_has(run_err, "does not tell what is there");
+  assert_has(run_err, "the registry is not written");
+  assert_has(run_out, "nothing could be checked");
+  assert_null(strstr(run_out, "has no arrays"));
+  assert_int_equal(access(path, F_OK), -1);
+  server_kill(&stores);
+}
+
 static void test_doctor(void **state) {
   (void)state;
   int code = run_tool("doctor %s", url);
@@ -207,6 +229,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_commands),
       cmocka_unit_test(test_verify_unread),
+      cmocka_unit_test(test_unlisted),
       cmocka_unit_test(test_doctor),
       cmocka_unit_test(test_options),
       cmocka_unit_test(test_options_of_a_file),

@@ -569,7 +569,9 @@ static int verify_run(int argc, char **argv) {
     return tool_fail_error(&err);
   if (tool_archive_open_with(argv[0], run.workers, &archive, &err) < 0)
     return tool_fail_error(&err);
-  if (archive.list_error.status && argc < 2) tool_fail_error(&archive.list_error);
+  /* whoever names arrays needs no list of them */
+  bool listed = argc > 1 || !archive.list_error.status;
+  if (!listed) tool_fail_error(&archive.list_error);
   run.budget = insitu__base_min(UINT64_C(2) << 30, insitu__mem_total() / 4);
   run.scratch = (struct insitu__codec_scratch *)tool_alloc(run.workers, sizeof *run.scratch);
   for (unsigned i = 0; i < run.workers; i++) insitu__codec_scratch_init(&run.scratch[i]);
@@ -589,8 +591,8 @@ static int verify_run(int argc, char **argv) {
     verify_all(&run, arrays, n, &sum, &j);
     tool_progress_end();
     double seconds = (double)(insitu__base_now() - begun) / 1e9;
-    bool ok = !sum.bad && !sum.unread && !sum.broken && !run.no_memory &&
-              !archive.list_error.status && (sum.arrays > sum.skipped || !n);
+    bool ok = !sum.bad && !sum.unread && !sum.broken && !run.no_memory && listed &&
+              (sum.arrays > sum.skipped || !n);
     bool empty = ok && verify_is_empty(&sum);
     if (tool_json) {
       tool_json_end(&j);
@@ -602,12 +604,12 @@ static int verify_run(int argc, char **argv) {
       tool_json_double(&j, "seconds", seconds);
       tool_json_bool(&j, "ok", ok && !empty);
       tool_json_end(&j);
-    } else if (n) verify_summary(&sum, seconds);
+    } else if (n || !listed) verify_summary(&sum, seconds);
     else printf("the archive has no arrays\n");
     if (run.no_memory)
       tool_fail("no memory for a chunk of %" PRIu64 " bytes; the check is not complete", run.bound);
     code = empty ? TOOL_EMPTY : ok ? TOOL_OK : TOOL_FAILED;
-    bool whole = !run.no_memory && !run.stop;
+    bool whole = !run.no_memory && !run.stop && listed;
     if (verify_registry && !whole)
       tool_fail("the check is not complete; the registry is not written");
     if (verify_registry && (!whole || verify_write_registry(arrays, n))) code = TOOL_FAILED;
