@@ -19529,7 +19529,7 @@ static const struct dirent *insitu__store_next_name(DIR *dir) {
   return entry;
 }
 
-/* The names of a listing, of any store. Each name is added once. */
+/* The names of a listing, of any store. A name that is added twice is emitted once. */
 struct insitu__store_names {
   struct insitu__text_buffer text; /* of each: 'd' or 'f', name, NUL; failed: no memory */
   uint64_t count;
@@ -19576,9 +19576,11 @@ static void insitu__store_file_list_job(void *arg, unsigned worker) {
   if (dir) closedir(dir);
 }
 
-/* Compares names, past their type letter. */
+/* Compares names, and then their type letters, which stand before them. */
 static int insitu__store_compare(const void *a, const void *b) {
-  return strcmp(*(char *const *)a + 1, *(char *const *)b + 1);
+  const char *x = *(char *const *)a, *y = *(char *const *)b;
+  int order = strcmp(x + 1, y + 1);
+  return order ? order : *x - *y;
 }
 
 /* Emits the names, sorted, and frees them. */
@@ -19599,7 +19601,8 @@ static insitu_status insitu__store_emit(struct insitu__store *s, const char *pre
 
   for (uint64_t i = 0; names && i < all->count; i++, at += strlen(at) + 1) names[i] = at;
   if (names && all->count) qsort(names, all->count, sizeof *names, insitu__store_compare);
-  for (uint64_t i = 0; names && i < all->count; i++) emit(to, names[i] + 1, names[i][0] == 'd');
+  for (uint64_t i = 0; names && i < all->count; i++)
+    if (!i || strcmp(names[i - 1], names[i])) emit(to, names[i] + 1, names[i][0] == 'd');
   insitu__mem_free(names);
   insitu__text_buffer_free(&all->text);
   return status;
@@ -26538,10 +26541,55 @@ static uint64_t insitu__refstore_keep(struct insitu__store *s, uint64_t most) {
   return insitu__refs_bytes(&r->refs) + pages;
 }
 
+/* Adds the names below a directory that keys of references have, which lie in tables: those of
+ * chunks name the directory of their array, whose metadata may be references, too. */
+static void insitu__refstore_names(
+    const struct insitu__refs *r, const char *prefix, struct insitu__store_names *names) {
+  char name[INSITU__MAX_KEY];
+  const char *last = "";
+  uint64_t skip = strlen(prefix), last_n = 0;
+  for (uint64_t i = 0; i < INSITU__ARRAY_LEN(r->table); i++) {
+    const struct insitu__refs_table *t = &r->table[i];
+    const char *part = r->text.text + t->prefix;
+    uint64_t n = t->n_prefix;
+    if (skip) {
+      if (n <= skip || part[skip] != '/' || memcmp(part, prefix, skip)) continue;
+      part += skip + 1;
+      n -= skip + 1;
+    }
+
+    const char *slash = n ? memchr(part, '/', n) : NULL;
+    if (slash) n = (uint64_t)(slash - part);
+    if (!n || n >= sizeof name || (!slash && t->ndim)) continue;
+    if (slash && n == last_n && !memcmp(part, last, n)) continue;
+    if (slash) {
+      last = part;
+      last_n = n;
+    }
+    memcpy(name, part, n);
+    name[n] = 0;
+    insitu__store_names_add(names, name, slash != NULL);
+  }
+}
+
+/* See struct insitu__store_ops. */
+static insitu_status insitu__refstore_list_await(struct insitu__store *s, const char *prefix,
+    insitu__store_emit_fn *emit, void *to, insitu_error *err) {
+  struct insitu__store_names names = {.count = 0};
+  insitu_error absent = {0};
+  insitu__refstore_names(&insitu__refstore_of(s)->refs, prefix, &names);
+  if (!names.count && !names.text.failed)
+    return insitu__store_object_list_await(s, prefix, emit, to, err);
+  insitu_status status =
+      insitu__store_object_list_await(s, prefix, insitu__store_names_add, &names, &absent);
+  (void)status; /* no object of this prefix; references have it */
+  return insitu__store_emit(s, prefix, &names, emit, to, err);
+}
+
 static const struct insitu__store_ops insitu__refstore_ops = {
     .read_await = insitu__store_extent_await,
     .read_now = insitu__store_extent_now,
-    .list_await = insitu__store_object_list_await,
+    .list_await = insitu__refstore_list_await,
     .close = insitu__refstore_close,
     .resolve_await = insitu__refstore_resolve_await,
     .resolve_now = insitu__refstore_resolve_now,

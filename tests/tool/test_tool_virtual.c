@@ -77,6 +77,35 @@ static void test_references(void **state) {
   assert_has(run_out, "12 chunks");
 }
 
+/* Arrays whose metadata are references, too: in the listing, and not among the stored chunks. */
+static void test_metadata_references(void **state) {
+  (void)state;
+  write_references(NULL);
+  static const char refs[] =
+      "{\"version\":1,\"refs\":{\".zgroup\":\"{\\\"zarr_format\\\":2}\",\"x/.zarray\":[\"meta\"],"
+      "\"x/0.0\":[\"pack\",0,96],\"x/1.0\":[\"pack\",96,96],\"g/.zgroup\":[\"group\"],"
+      "\"g/y/0.0\":[\"pack\",0,96],\"g/y/.zarray\":[\"meta\"]}}";
+  char *meta = run_slurp(support_path("plain.zarr/x/.zarray"));
+  support_write(support_path("r/meta"), meta, strlen(meta));
+  free(meta);
+  support_write(support_path("r/group"), "{\"zarr_format\":2}", 17);
+  support_write(support_path("r/all.json"), refs, sizeof refs - 1);
+  assert_int_equal(run_tool("info '%s' --short", support_path("r/all.json")), 0);
+  assert_has(run_out, "Zarr v2, 2 arrays, ");
+  assert_has(run_out, "(stored 288 B)");
+  assert_has(run_out, "\n  x ");
+  assert_has(run_out, "\n  g/\n    y ");
+  assert_int_equal(run_tool("info '%s' g/y --short", support_path("r/all.json")), 0);
+  assert_has(run_out, "1 array, ");
+
+  /* a chunk whose size nothing tells */
+  static const char whole[] = "{\".zgroup\":\"{\\\"zarr_format\\\":2}\",\"x/.zarray\":[\"meta\"],"
+                              "\"x/0.0\":[\"pack\"]}";
+  support_write(support_path("r/whole.json"), whole, sizeof whole - 1);
+  assert_int_equal(run_tool("info '%s' --short", support_path("r/whole.json")), 0);
+  assert_has(run_out, "references to whole files do not tell their size");
+}
+
 static void test_icechunk(void **state) {
   (void)state;
   commands(TEST_DATA "/icechunk/v1", "t2m", "Icechunk repository (specification 1)", "");
@@ -103,6 +132,7 @@ static void test_bench(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_references),
-      cmocka_unit_test(test_icechunk), cmocka_unit_test(test_bench)};
+      cmocka_unit_test(test_metadata_references), cmocka_unit_test(test_icechunk),
+      cmocka_unit_test(test_bench)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }

@@ -254,7 +254,10 @@ static void info_print(
            "counts them as it reads all.\n");
   info_formats_print(f);
   if (info_refs(f)) info_print_targets(info_refs(f));
-  if (f->cut)
+  if (f->cut && info_refs(f))
+    printf(
+        "Not all stored bytes were counted: references to whole files do not tell their size.\n");
+  else if (f->cut)
     printf("Not all stored bytes were counted: time was up (--size-seconds 60), or a directory "
            "cannot be read.\n");
   if (stale)

@@ -345,6 +345,9 @@ static bool info_sizes_refs(const struct insitu__refs *r, struct info_array *a) 
     const struct insitu__refs_table *t = &r->table[i];
     const char *prefix = r->text.text + t->prefix;
     if (n && (strncmp(prefix, a->path, n) || prefix[n] != '/')) continue;
+    const char *name = strrchr(prefix, '/');
+    name = name ? name + 1 : prefix;
+    if (!t->ndim && (name[0] == '.' || strcmp(name, "zarr.json") == 0)) continue; /* metadata */
     if (t->kind != INSITU__REFS_DENSE && t->kind != INSITU__REFS_SPARSE) return false;
     for (uint64_t k = 0; k < t->n; k++) {
       uint64_t where = t->kind == INSITU__REFS_DENSE ? t->entry[k].where : t->cell[k].entry.where;
