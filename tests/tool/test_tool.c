@@ -523,6 +523,28 @@ static void test_info_formats(void **state) {
   assert_has(run_out, "to read it as v2, remove zarr.json");
 }
 
+/* Paths as they may be: every JSON that is printed is JSON, of UTF-8 alone. */
+static void test_odd_paths(void **state) {
+  (void)state;
+  static const char *const names[] = {"a b", "a%20b", "a#b", "a?b", "a:b", "-a", "a\"b", "a\\b",
+      "\303\244", "a\377b", "a\355\240\200", "\302"};
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char path[100], want[100] = "";
+    snprintf(path, sizeof path, "odd/%s/.zarray", names[i]);
+    write_text(path, V2_ARRAY);
+    assert_int_equal(run_tool("info --json -- '%s/odd/%s'", support_dir, names[i]), 0);
+    if (!insitu__text_is_utf8(run_out)) fail_msg("no UTF-8 in:\n%s", run_out);
+    parse();
+    assert_true(insitu__text_json_string(&doc, at(0, "url"), path, sizeof path) > 0);
+    for (const char *s = names[i]; *s; s++) {
+      unsigned n = insitu__text_utf8((const unsigned char *)s);
+      strncat(want, n ? s : "\357\277\275", n ? n : 3);
+      s += n ? n - 1 : 0;
+    }
+    assert_string_equal(strrchr(path, '/') + 1, want);
+  }
+}
+
 static void test_info_suggests_what_opens(void **state) {
   (void)state;
   static const struct {
@@ -1036,6 +1058,7 @@ int main(void) {
       cmocka_unit_test(test_info_values),
       cmocka_unit_test(test_info_stale),
       cmocka_unit_test(test_info_formats),
+      cmocka_unit_test(test_odd_paths),
       cmocka_unit_test(test_info_suggests_what_opens),
       cmocka_unit_test(test_info_commands),
       cmocka_unit_test(test_info_images),

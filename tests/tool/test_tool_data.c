@@ -191,6 +191,8 @@ static void test_mk_wrong(void **state) {
     const char *arguments, *says;
   } wrong[] = {{"--shape 10,x", "positive whole numbers"},
       {"--shape 10,0", "positive whole numbers"},
+      {"--shape 18446744073709551615,2", "--shape 18446744073709551615,2: more than an array"},
+      {"--shape 4294967296,4294967296,4", "more than an array can have"},
       {"--shape 10,10 --chunks 5", "--chunks has 1 numbers and --shape has 2"},
       {"--codec zstandart", "'zstandart' is unknown"}, {"--codec blosc:lz5", "did you mean 'lz4'?"},
       {"--codec zstd:40", "the level must be 1 to 22"}, {"--codec raw:1", "too many parts"},

@@ -402,10 +402,19 @@ struct tool_json_out { /* zero, but for `to`, is an empty document */
   } level[INSITU__MAX_JSON_DEPTH + 8];
 };
 
-static void tool_json_text(struct tool_json_out *j, const char *s, uint64_t n) { /* quoted */
+/* Quoted. A byte that is not UTF-8, as names of files may have, becomes U+FFFD. */
+static void tool_json_text(struct tool_json_out *j, const char *s, uint64_t n) {
   fputc('"', j->to);
   for (uint64_t i = 0; i < n; i++) {
-    unsigned char c = (unsigned char)s[i];
+    unsigned char c = (unsigned char)s[i], next[5] = {0};
+    memcpy(next, s + i, (size_t)insitu__base_min(4, n - i));
+    unsigned bytes = insitu__text_utf8(next);
+    if (bytes != 1) {
+      if (bytes) fwrite(next, 1, bytes, j->to);
+      else fputs("\\ufffd", j->to);
+      i += bytes ? bytes - 1 : 0;
+      continue;
+    }
     if (c == '"' || c == '\\') fprintf(j->to, "\\%c", c);
     else if (c == '\n') fputs("\\n", j->to);
     else if (c < 0x20 || c == 0x7f) fprintf(j->to, "\\u%04x", c);

@@ -1196,6 +1196,8 @@ static int mk_run(int argc, char **argv) {
     if (mk_resolve(&mk.arrays[i], &err) < 0)
       code = err.status == INSITU_E_JSON || strstr(err.message, "'fill_value'")
                  ? tool_usage_error("--fill %s: no value of this dtype", mk_fill ? mk_fill : "0")
+             : strstr(err.message, "'shape'")
+                 ? tool_usage_error("--shape %s: more than an array can have", mk_shape)
                  : tool_usage_error("%s", err.message);
     mk.objects += mk.arrays[i].objects;
   }
