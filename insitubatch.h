@@ -53266,7 +53266,7 @@ static insitu_status insitu__state_adopt(
   const struct insitu__plan_layout *l = &it->plan.layout;
   uint64_t chunk = it->plan.geometry->chunk, rows = insitu__base_load64(b + INSITU__STATE_UNIT),
            lanes = insitu__base_load64(b + INSITU__STATE_LANES),
-           window = insitu__base_load64(b + INSITU__STATE_WINDOW), units = rows / chunk, block;
+           window = insitu__base_load64(b + INSITU__STATE_WINDOW), units = rows / chunk, block = 0;
   bool sane = units && rows % chunk == 0 && units <= INSITU__MAX_UNIT_CHUNKS;
   sane = sane && lanes && lanes <= INSITU__MAX_LANES && l->global_batch % lanes == 0;
   sane = sane && !window == l->sequential && insitu__base_mul(window, lanes, &block) &&
@@ -61854,7 +61854,7 @@ static uint64_t insitu__scan_files(void) {
  * by another thread, or those of all threads would take more than a quarter of memory_budget. */
 static uint64_t insitu__scan_group(
     const struct insitu__scan *run, const insitu_loader *ld, uint64_t batch_size) {
-  uint64_t rows = batch_size, bytes;
+  uint64_t rows = batch_size, bytes = 0;
   for (uint64_t i = 0; i < ld->geometry.n_arrays; i++) {
     const struct insitu__geometry_array *a = &ld->geometry.arrays[i];
     if (a->zarr.codecs.n) rows = insitu__codec_lcm(rows, a->rows);
