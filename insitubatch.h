@@ -44698,8 +44698,15 @@ __attribute__((format(printf, 3, 4))) static void insitu__report_log(
   va_start(args, format);
   vsnprintf(line + n, sizeof line - (size_t)n, format, args);
   va_end(args);
-  if (ld->config.log) ld->config.log(ld->config.log_user, level, line);
-  else fprintf(stderr, "insitubatch: %s\n", line);
+  if (ld->config.log) {
+    ld->config.log(ld->config.log_user, level, line);
+    return;
+  }
+
+  sigset_t old; /* standard error may be a file */
+  insitu__base_hold_signal(&old);
+  int wrote = fprintf(stderr, "insitubatch: %s\n", line);
+  insitu__base_release_signal(&old, wrote < 0);
 }
 
 /* ---- a call of next, an epoch ---- */

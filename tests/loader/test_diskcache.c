@@ -565,11 +565,13 @@ static void unwritable(void **state) {
 }
 
 /* Under a limit of a file's length (ulimit -f) every write fails, on the program's own thread too,
- * and the program goes on without a signal: batches come all the same. */
+ * those to a log that is a file as well, and the program goes on without a signal: batches come all
+ * the same. */
 static void limited(void **state) {
   (void)state;
   const char *root = make_archive("limited", false), *dir = support_path("limited_cache");
   const char *trace = support_path("limited.json"), *manifest = support_path("limited.split");
+  const char *log = support_path("limited.log");
   static const rlim_t limits[] = {100, 4};
   insitu_loader_desc d = desc_of(root, NULL);
   insitu_stats st;
@@ -586,6 +588,7 @@ static void limited(void **state) {
       sigset_t pending;
       d.inline_io = i & 1;
       d.trace = i & 2 ? trace : NULL;
+      if (dup2(open(log, O_CREAT | O_WRONLY | O_APPEND, 0666), 2) != 2) _exit(2);
       signal(SIGXFSZ, SIG_DFL);
       setrlimit(RLIMIT_FSIZE, &(struct rlimit){limits[i / 4], limits[i / 4]});
       insitu_status opened = insitu_loader_open(&d, &ld, &err);
@@ -607,6 +610,7 @@ static void limited(void **state) {
     }
     assert_int_equal(waitpid(child, &status, 0), child);
     unlink(trace);
+    unlink(log);
     if (status) fail_msg("limit %d: wait status %x", i, (unsigned)status);
     support_remove(dir);
   }
