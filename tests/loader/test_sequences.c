@@ -832,11 +832,13 @@ static void refuse_fork(struct loader *l, struct iter *m) {
     if (write(answer[1], &fine, 1) == 1) pause();
     _exit(1);
   }
-  bool fine = false, heard = read(answer[0], &fine, 1) == 1;
-  if (heard) kill(child, SIGKILL);
+  bool fine = false;
+  ssize_t heard;
+  while ((heard = read(answer[0], &fine, 1)) < 0 && errno == EINTR) continue; /* by SIGUSR1 */
+  kill(child, SIGKILL);
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
   close(answer[0]);
-  if (!heard || !fine) wrong("the child ended with %d", status);
+  if (heard != 1 || !fine) wrong("the child ended with %d", status);
 }
 static void step_wrong(struct loader *l, struct iter *m) {
   pthread_t other;
