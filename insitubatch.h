@@ -33133,8 +33133,8 @@ typedef int32_t insitu__ops_i_most32 __attribute__((vector_size(64)));
   INSITU__OPS_ROUND(p);                                                                            \
   p = p + (double)2 / (2 * (j) + 3)
 
-/* A compiler that does not optimize gives every variable of every inlined call a place of its own:
- * 60 KB of log1p's kernel, and a coroutine's stack has little more. */
+/* A compiler that does not optimize gives every variable of every inlined call a place of its own
+ * on the stack. Log1p's kernel would take 60 KB, and a coroutine's stack has little more. */
 #ifdef __OPTIMIZE__
 #define INSITU__OPS_INLINE static inline __attribute__((always_inline, unused))
 #else

@@ -115,8 +115,8 @@ static int main_command(int argc, char **argv) {
 }
 
 int main(int argc, char **argv) {
-  signal(
-      SIGXFSZ, SIG_IGN); /* a file that may become no longer (ulimit -f) is told like a full disk */
+  /* a write past the limit of a file's length (ulimit -f) fails like one to a full disk */
+  signal(SIGXFSZ, SIG_IGN);
   int code = main_command(argc, argv);
   /* a full disk; a reader that left (head) ends us with SIGPIPE before */
   if (fflush(stdout) || ferror(stdout)) {

@@ -1183,6 +1183,14 @@ static void mk_report(const struct mk *mk, double seconds) {
       tool_count(c, chunks), tool_bytes(a, decoded), tool_bytes(b, stored), ratio, seconds);
 }
 
+/* Says which option makes metadata that are refused; an exit code. */
+static int mk_refused(const insitu_error *err) {
+  if (err->status == INSITU_E_JSON || strstr(err->message, "'fill_value'"))
+    return tool_usage_error("--fill %s: no value of this dtype", mk_fill ? mk_fill : "0");
+  if (strstr(err->message, "'shape'"))
+    return tool_usage_error("--shape %s: more than an array can have", mk_shape);
+  return tool_usage_error("%s", err->message);
+}
 static int mk_run(int argc, char **argv) {
   struct mk mk = {.lock = PTHREAD_MUTEX_INITIALIZER, .consolidated = mk_consolidated != NULL};
   insitu_error err = {0};
@@ -1193,12 +1201,7 @@ static int mk_run(int argc, char **argv) {
   mk.dir = argv[0];
   int code = mk_plan(&mk) ? TOOL_OK : TOOL_USAGE;
   for (uint64_t i = 0; code == TOOL_OK && i < mk.n_arrays; i++) {
-    if (mk_resolve(&mk.arrays[i], &err) < 0)
-      code = err.status == INSITU_E_JSON || strstr(err.message, "'fill_value'")
-                 ? tool_usage_error("--fill %s: no value of this dtype", mk_fill ? mk_fill : "0")
-             : strstr(err.message, "'shape'")
-                 ? tool_usage_error("--shape %s: more than an array can have", mk_shape)
-                 : tool_usage_error("%s", err.message);
+    if (mk_resolve(&mk.arrays[i], &err) < 0) code = mk_refused(&err);
     mk.objects += mk.arrays[i].objects;
   }
   if (code == TOOL_OK) code = mk_folder(&mk);
