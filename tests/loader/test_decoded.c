@@ -1,23 +1,11 @@
 /* Decoded chunks that are kept for later epochs: the same batches, states and errors as without
  * them, whatever is drawn; hits beside the exact optimum; what is printed beside what is found. */
 #include "insitubatch.h"
-#include "support.h"
-#include "modes.h"
+#include "twins.h"
 #include <math.h>
 
-enum { TIME = 96, LAT = 6, LON = 7, MOST = 6, OUTPUTS = 4 };
-static struct support_array t = {.name = "t",
-                                .ndim = 3,
-                                .shape = {TIME, LAT, LON},
-                                .dtype = INSITU_F32,
-                                .dims = "[\"time\",\"lat\",\"lon\"]"},
-                            s = {.name = "s",
-                                .ndim = 3,
-                                .shape = {LAT, TIME, LON},
-                                .dtype = INSITU_I16,
-                                .fill = "7",
-                                .dims = "[\"lat\",\"time\",\"lon\"]"};
-static const int64_t in[] = {-2, -1, 0, 1}, out[MOST] = {1, 2, 3, 4, 7, 12}, odd[] = {3, -1, 3};
+enum { MOST = 6, OUTPUTS = 4 };
+static const int64_t out[MOST] = {1, 2, 3, 4, 7, 12};
 static const insitu_variable variables[] = {
     {.label = "t_in", .path = "t", .into = "x", .steps = in, .n_steps = 4, .dtype = INSITU_F64},
     {.label = "s_in", .path = "s", .into = "x", .steps = in, .n_steps = 4},
@@ -27,78 +15,14 @@ static const insitu_variable variables[] = {
 static const char *const outputs[OUTPUTS] = {"x", "y", "z", "now"};
 static const uint64_t steps[OUTPUTS] = {4, MOST, 3, 1};
 
-/* Arrays that are chunked, stored and left out at random. */
-static const char *make_archive(const char *name) {
-  const char *root = support_path(name);
-  struct support_array *both[2] = {&t, &s};
-  int format = 2 + (int)support_below(2);
-  for (int i = 0; i < 2; i++) {
-    struct support_array *a = both[i];
-    bool sharded = format == 3 && support_below(2);
-    a->format = format;
-    a->zstd = support_below(2);
-    a->big = format == 2 && support_below(2);
-    a->fortran = support_below(3) == 0;
-    a->absent = support_below(3) ? 0 : 2 + (int)support_below(5);
-    for (int d = 0; d < 3; d++) a->chunk[d] = 1 + support_below(a->shape[d] / 2);
-    for (int d = 0; d < 3; d++) a->shard[d] = sharded ? 1 + support_below(3) : 0;
-    support_make(root, a);
-  }
-  return root;
-}
-
-static insitu_stats stats_of(const insitu_loader *ld) {
-  insitu_stats st;
-  assert_int_equal(insitu_loader_stats(ld, &st, NULL), INSITU_OK);
-  return st;
-}
-
-/* Two batches are the same, down to the bytes and the state behind them. */
-static void same(const insitu_batch *a, const insitu_batch *b) {
-  assert_int_equal(a->index, b->index);
-  assert_int_equal(a->epoch, b->epoch);
-  assert_int_equal(a->rows, b->rows);
-  assert_memory_equal(a->sample_indices, b->sample_indices, a->rows * sizeof(int64_t));
-  assert_memory_equal(&a->after, &b->after, sizeof a->after);
-  for (uint64_t o = 0; o < a->n_arrays; o++) {
-    assert_int_equal(a->arrays[o].bytes, b->arrays[o].bytes);
-    if (memcmp(a->arrays[o].data, b->arrays[o].data, a->arrays[o].bytes) != 0)
-      fail_msg(
-          "epoch %d, batch %d: array %s differs", (int)a->epoch, (int)a->index, a->arrays[o].name);
-  }
-}
-
-/* Whatever the next call gives is the same of both. */
-static insitu_status step(insitu_iter *const it[2], insitu_batch *b[2]) {
-  insitu_error err[2];
-  insitu_status status[2];
-  for (int i = 0; i < 2; i++) status[i] = insitu_iter_next(it[i], 20000, &b[i], &err[i]);
-  if (status[0] != status[1])
-    fail_msg("without %s %s, with a cache %s %s", insitu_status_name(status[0]), err[0].message,
-        insitu_status_name(status[1]), err[1].message);
-  if (status[0] == INSITU_OK) same(b[0], b[1]);
-  return status[0];
-}
-
-/* What does not change the order is drawn for each loader. */
-static void draw_resources(insitu_loader_desc *d) {
-  int m;
-  do m = (int)support_below(MODES);
-  while (!mode_usable(m));
-  d->io = modes[m].io;
-  d->inline_io = modes[m].inline_io;
-  d->prefetch_depth = support_below(7);
-  d->max_inflight = support_below(7);
-  d->decode_threads = support_below(4);
-  d->hold_epoch = (int32_t)support_below(2);
-}
+static const char *const names[2] = {"without", "with a cache"};
 
 /* Jumps, states, fewer steps, two iterators of one loader: with any cache as without one. */
 static void drawn(void **state) {
   (void)state;
   uint64_t hits = 0;
   for (int round = 0; round < (support_slow() ? 4 : 32); round++) {
-    const char *root = make_archive("decoded");
+    const char *root = make_archive("decoded", false);
     insitu_loader *ld[2];
     insitu_iter *it[2][2];
     insitu_batch *b[2];
@@ -145,7 +69,7 @@ static void drawn(void **state) {
           status = insitu_iter_set_steps(it[k][i], outputs[o], 1 + some % steps[o], &err);
         if (status) fail_msg("%s", err.message);
       }
-      if (step(it[k], b) != INSITU_OK) continue;
+      if (step(names, it[k], b) != INSITU_OK) continue;
       if (k == 0) after = b[0]->after;
       known = known || k == 0;
       for (int i = 0; i < 2; i++) insitu_batch_release(&b[i]);
@@ -604,7 +528,7 @@ static void beside(insitu_loader_desc *d, int epochs, uint64_t cache) {
     it[i] = open_iter_or_fail(ld[i], &(insitu_iter_desc){.api = INSITU_API});
   }
   for (int e = 0; e < epochs;) {
-    insitu_status status = step(it, b);
+    insitu_status status = step(names, it, b);
     if (status < 0) break;
     e += status == INSITU_END;
     for (int i = 0; i < 2 && status == INSITU_OK; i++) insitu_batch_release(&b[i]);

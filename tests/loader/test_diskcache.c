@@ -1,8 +1,8 @@
 /* Decoded chunks that are kept on disk: the same batches as without them, in every run, whatever
  * befalls the directory, the archive, or the processes that share them. */
 #include "insitubatch.h"
-#include "support.h"
-#include "modes.h"
+#define TWINS_TIME 60
+#include "twins.h"
 #include "zip.h"
 #include <fcntl.h>
 #include <signal.h>
@@ -12,19 +12,6 @@
 #define TEST_DATA "tests/data"
 #endif
 
-enum { TIME = 60, LAT = 6, LON = 7 };
-static struct support_array t = {.name = "t",
-                                .ndim = 3,
-                                .shape = {TIME, LAT, LON},
-                                .dtype = INSITU_F32,
-                                .dims = "[\"time\",\"lat\",\"lon\"]"},
-                            s = {.name = "s",
-                                .ndim = 3,
-                                .shape = {LAT, TIME, LON},
-                                .dtype = INSITU_I16,
-                                .fill = "7",
-                                .dims = "[\"lat\",\"time\",\"lon\"]"};
-static const int64_t in[] = {-2, -1, 0, 1}, odd[] = {3, -1, 3};
 static const insitu_variable variables[] = {
     {.label = "t_in", .path = "t", .into = "x", .steps = in, .n_steps = 4, .dtype = INSITU_F64},
     {.label = "s_in", .path = "s", .into = "x", .steps = in, .n_steps = 4},
@@ -32,35 +19,6 @@ static const insitu_variable variables[] = {
     {.label = "now", .path = "t", .select = "lat=[2]"}};
 enum { VARIABLES = sizeof variables / sizeof *variables };
 
-/* An archive that is chunked, stored and left out at random. */
-static const char *make_archive(const char *name, bool whole) {
-  const char *root = support_path(name);
-  struct support_array *both[2] = {&t, &s};
-  int format = 2 + (int)support_below(2);
-  for (int i = 0; i < 2; i++) {
-    struct support_array *a = both[i];
-    bool sharded = format == 3 && support_below(2);
-    a->format = format;
-    a->zstd = support_below(2);
-    a->big = format == 2 && support_below(2);
-    a->fortran = support_below(3) == 0;
-    a->absent = whole || support_below(3) ? 0 : 2 + (int)support_below(5);
-    for (int d = 0; d < 3; d++) a->chunk[d] = 1 + support_below(a->shape[d] / 2);
-    for (int d = 0; d < 3; d++) a->shard[d] = sharded ? 1 + support_below(3) : 0;
-    support_make(root, a);
-  }
-  char path[600];
-  const char *group =
-      format == 2 ? "{\"zarr_format\":2}" : "{\"zarr_format\":3,\"node_type\":\"group\"}";
-  snprintf(path, sizeof path, "%s/%s", root, format == 2 ? ".zgroup" : "zarr.json");
-  support_write(path, group, strlen(group));
-  return root;
-}
-static insitu_stats stats_of(const insitu_loader *ld) {
-  insitu_stats st;
-  assert_int_equal(insitu_loader_stats(ld, &st, NULL), INSITU_OK);
-  return st;
-}
 /* Files become old enough for their times to tell a further change. */
 static void age(void) {
   nanosleep(&(struct timespec){.tv_sec = 2, .tv_nsec = 100000000}, NULL);
@@ -123,15 +81,9 @@ static uint64_t run(const insitu_loader_desc *d, int epochs, insitu_stats *st) {
 
 /* ---- tests ---- */
 
-static void draw_resources(insitu_loader_desc *d) {
-  int m;
-  do m = (int)support_below(MODES);
-  while (!mode_usable(m));
-  d->io = modes[m].io;
-  d->inline_io = modes[m].inline_io;
-  d->prefetch_depth = support_below(7);
-  d->max_inflight = support_below(7);
-  d->decode_threads = support_below(4);
+/* The assembly and cache_memory are drawn, too. */
+static void draw_more(insitu_loader_desc *d) {
+  draw_resources(d);
   d->assembly = (int32_t)support_below(3);
   d->cache_memory = support_below(2) ? 10000 + support_below(60000) : 0;
 }
@@ -150,7 +102,7 @@ static void drawn(void **state) {
     d.cache_decoded = 1;
     d.cache_budget = support_below(3) ? 0 : 80000 + support_below(400000);
     for (int r = 0; r < 3; r++) {
-      draw_resources(&d);
+      draw_more(&d);
       uint64_t h = run(&d, 2, &st);
       if (h != want) fail_msg("round %d, run %d: other bytes", round, r);
       hits += st.disk_hits;

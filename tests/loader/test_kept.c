@@ -1,22 +1,10 @@
 /* Chunks that are kept and gathered late, beside rows that are scattered: the same batches, states
  * and errors, whatever is drawn; what memory is promised and taken; which assembly is chosen. */
 #include "insitubatch.h"
-#include "support.h"
-#include "modes.h"
+#include "twins.h"
 
-enum { TIME = 96, LAT = 6, LON = 7, MOST = 6, OUTPUTS = 4 };
-static struct support_array t = {.name = "t",
-                                .ndim = 3,
-                                .shape = {TIME, LAT, LON},
-                                .dtype = INSITU_F32,
-                                .dims = "[\"time\",\"lat\",\"lon\"]"},
-                            s = {.name = "s",
-                                .ndim = 3,
-                                .shape = {LAT, TIME, LON},
-                                .dtype = INSITU_I16,
-                                .fill = "7",
-                                .dims = "[\"lat\",\"time\",\"lon\"]"};
-static const int64_t in[] = {-2, -1, 0, 1}, out[MOST] = {1, 2, 3, 4, 7, 12}, odd[] = {3, -1, 3};
+enum { MOST = 6, OUTPUTS = 4 };
+static const int64_t out[MOST] = {1, 2, 3, 4, 7, 12};
 static const insitu_variable variables[] = {
     {.label = "t_in", .path = "t", .into = "x", .steps = in, .n_steps = 4, .dtype = INSITU_F64},
     {.label = "s_in", .path = "s", .into = "x", .steps = in, .n_steps = 4},
@@ -26,25 +14,7 @@ static const insitu_variable variables[] = {
 static const char *const outputs[OUTPUTS] = {"x", "y", "z", "now"};
 static const uint64_t steps[OUTPUTS] = {4, MOST, 3, 1};
 
-/* Arrays that are chunked, stored and left out at random. */
-static const char *make_archive(const char *name) {
-  const char *root = support_path(name);
-  struct support_array *both[2] = {&t, &s};
-  int format = 2 + (int)support_below(2);
-  for (int i = 0; i < 2; i++) {
-    struct support_array *a = both[i];
-    bool sharded = format == 3 && support_below(2);
-    a->format = format;
-    a->zstd = support_below(2);
-    a->big = format == 2 && support_below(2);
-    a->fortran = support_below(3) == 0;
-    a->absent = support_below(3) ? 0 : 2 + (int)support_below(5);
-    for (int d = 0; d < 3; d++) a->chunk[d] = 1 + support_below(a->shape[d] / 2);
-    for (int d = 0; d < 3; d++) a->shard[d] = sharded ? 1 + support_below(3) : 0;
-    support_make(root, a);
-  }
-  return root;
-}
+static const char *const names[2] = {"scattered", "gathered"};
 
 static insitu_loader_desc base(const char *root, int32_t assembly) {
   return (insitu_loader_desc){.api = INSITU_API,
@@ -58,28 +28,12 @@ static insitu_loader_desc base(const char *root, int32_t assembly) {
       .assembly = assembly};
 }
 
-/* What does not change the order is drawn for each loader. */
-static void draw_resources(insitu_loader_desc *d) {
-  int m = any_mode();
-  d->io = modes[m].io;
-  d->inline_io = modes[m].inline_io;
-  d->prefetch_depth = support_below(7);
-  d->max_inflight = support_below(7);
-  d->decode_threads = support_below(4);
-  d->hold_epoch = (int32_t)support_below(2);
-}
-
 static insitu_plan plan_of(const insitu_loader *ld, uint32_t max_held) {
   insitu_plan p;
   insitu_error err;
   insitu_iter_desc d = {.api = INSITU_API, .max_held = max_held};
   if (insitu_loader_plan(ld, &d, &p, &err)) fail_msg("%s", err.message);
   return p;
-}
-static insitu_stats stats_of(const insitu_loader *ld) {
-  insitu_stats st;
-  assert_int_equal(insitu_loader_stats(ld, &st, NULL), INSITU_OK);
-  return st;
 }
 static insitu_iter *iter_of(insitu_loader *ld, uint32_t max_held) {
   return open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API, .max_held = max_held});
@@ -88,39 +42,11 @@ static uint64_t promise(const insitu_plan *p) {
   return p->slabs * p->slab_bytes + p->table_bytes;
 }
 
-/* Two batches are the same, down to the bytes and the state behind them. */
-static void same(const insitu_batch *a, const insitu_batch *b) {
-  assert_int_equal(a->index, b->index);
-  assert_int_equal(a->epoch, b->epoch);
-  assert_int_equal(a->rows, b->rows);
-  assert_memory_equal(a->sample_indices, b->sample_indices, a->rows * sizeof(int64_t));
-  assert_memory_equal(&a->after, &b->after, sizeof a->after);
-  for (uint64_t o = 0; o < a->n_arrays; o++) {
-    assert_int_equal(a->arrays[o].bytes, b->arrays[o].bytes);
-    if (memcmp(a->arrays[o].data, b->arrays[o].data, a->arrays[o].bytes) != 0)
-      fail_msg(
-          "epoch %d, batch %d: array %s differs", (int)a->epoch, (int)a->index, a->arrays[o].name);
-  }
-}
-
-/* Whatever the next call gives is the same of both; the status. The batches are held. */
-static insitu_status step(insitu_iter *const it[2], insitu_batch *b[2]) {
-  insitu_error err[2];
-  insitu_status status[2];
-  for (int i = 0; i < 2; i++) status[i] = insitu_iter_next(it[i], 20000, &b[i], &err[i]);
-  if (status[0] != status[1])
-    fail_msg("scattered %s %s, gathered %s %s", insitu_status_name(status[0]), err[0].message,
-        insitu_status_name(status[1]), err[1].message);
-  if (status[0] == INSITU_OK) same(b[0], b[1]);
-  if (status[0] < 0) assert_string_equal(err[0].message, err[1].message);
-  return status[0];
-}
-
 /* Epochs, jumps, states that go from one assembly to the other, fewer steps, held batches. */
 static void drawn(void **state) {
   (void)state;
   for (int round = 0; round < support_rounds(40); round++) {
-    const char *root = make_archive("drawn");
+    const char *root = make_archive("drawn", false);
     insitu_loader *ld[2];
     insitu_iter *it[2];
     insitu_batch *b[2], *held[2] = {NULL, NULL};
@@ -154,7 +80,7 @@ static void drawn(void **state) {
           status = insitu_iter_set_steps(it[i], outputs[o], 1 + some % steps[o], &err);
         if (status) fail_msg("%s", err.message);
       }
-      if (step(it, b) != INSITU_OK) continue;
+      if (step(names, it, b) != INSITU_OK) continue;
       after = b[support_below(2)]->after;
       known = true;
       for (int i = 0; i < 2; i++) {
@@ -180,7 +106,7 @@ static void drawn(void **state) {
 static void restored(void **state) {
   (void)state;
   for (int round = 0; round < support_rounds(30); round++) {
-    const char *root = make_archive("restored");
+    const char *root = make_archive("restored", false);
     insitu_loader *from, *ld[2];
     insitu_iter *first, *it[2];
     insitu_batch *b[2];
@@ -202,13 +128,13 @@ static void restored(void **state) {
       it[i] = iter_of(ld[i], 0);
     }
     for (int n = (int)support_below(9); n > 0; n--)
-      if (step(it, b) == INSITU_OK)
+      if (step(names, it, b) == INSITU_OK)
         for (int i = 0; i < 2; i++) insitu_batch_release(&b[i]);
     for (int i = 0; i < 2; i++)
       if (insitu_iter_restore(it[i], &after, &err)) fail_msg("%s", err.message);
     insitu_iter *both[2] = {first, it[1]};
     for (int n = 0; n < 40; n++) {
-      if (step(both, b) == INSITU_OK)
+      if (step(names, both, b) == INSITU_OK)
         for (int i = 0; i < 2; i++) insitu_batch_release(&b[i]);
     }
     insitu_stats st = stats_of(ld[1]);
@@ -261,7 +187,7 @@ static void parts(void **state) {
       it[i] = open_iter_or_fail(ld[i], &(insitu_iter_desc){.api = INSITU_API, .order = order});
     }
     for (int n = 0; n < 150; n++)
-      if (step(it, b) == INSITU_OK)
+      if (step(names, it, b) == INSITU_OK)
         for (int i = 0; i < 2; i++) insitu_batch_release(&b[i]);
     insitu_stats st = stats_of(ld[1]);
     fewer += st.bytes_decoded < (st.reads - st.absent_chunks) * rows * 4096;
@@ -279,7 +205,7 @@ static void parts(void **state) {
 static void damaged(void **state) {
   (void)state;
   for (int round = 0; round < support_rounds(40); round++) {
-    const char *root = make_archive("damaged");
+    const char *root = make_archive("damaged", false);
     insitu_loader *ld[2];
     insitu_iter *it[2];
     insitu_batch *b[2];
@@ -325,7 +251,7 @@ static void damaged(void **state) {
 static void bounded(void **state) {
   (void)state;
   for (int round = 0; round < support_rounds(30); round++) {
-    const char *root = make_archive("bounded");
+    const char *root = make_archive("bounded", false);
     insitu_loader_desc d = base(root, INSITU_GATHER);
     draw_resources(&d);
     d.prefetch_depth = 1 + support_below(4);
@@ -511,7 +437,7 @@ static void too_large(void **state) {
 /* Asked for where it does not apply, it is refused; by itself such a loader scatters. */
 static void refused(void **state) {
   (void)state;
-  const char *root = make_archive("refused");
+  const char *root = make_archive("refused", false);
   const insitu_axis axes[] = {{.dim = "time"}, {.dim = "lat", .patch = 3}};
   insitu_loader_desc d = base(root, 0);
   insitu_variable shown = {.path = "t"};
@@ -635,7 +561,7 @@ static void side_by_side(void **state) {
 static void ended(void **state) {
   (void)state;
   for (int round = 0; round < support_rounds(60); round++) {
-    const char *root = make_archive("ended");
+    const char *root = make_archive("ended", false);
     insitu_loader_desc d = base(root, INSITU_GATHER);
     draw_resources(&d);
     insitu_loader *ld = open_or_fail(&d);
