@@ -4,8 +4,9 @@
 #include "support.h"
 #include "modes.h"
 #include "archive.h"
+#include "unit_model.h"
 
-enum { NAMES = 4, MOST = 8, UNITS = 4096, ANCHORS = 8192, REACH = 2 };
+enum { NAMES = 4, MOST = 8, ANCHORS = 8192, REACH = 2 };
 static const char *const dim_names[NAMES] = {"a", "b", "c", "d"};
 
 /* A configuration, drawn at random, and all that the model says of it. */
@@ -26,22 +27,8 @@ struct space {
   insitu_loader_desc desc;
   char manifest[700];
 
-  /* of one part: units along each axis, as lists of indexes */
-  struct line {
-    int64_t at[MOST][MOST];
-    int length[MOST], n;
-  } line[NAMES];
-  /* units of the part, in the order of a sequential epoch, and in that of their numbers */
-  int n_units, n_anchors, n_classes, most;
-  int unit[UNITS][NAMES], numbered[UNITS];
-  uint64_t classes[UNITS][2];
+  struct units units; /* of one part */
 };
-
-static bool has(const int *list, int n, int name) {
-  for (int i = 0; i < n; i++)
-    if (list[i] == name) return true;
-  return false;
-}
 
 /* An array with the drawn axes, some of the others, and all of them in any order. */
 static void draw_array(struct space *s, int which) {
@@ -58,7 +45,7 @@ static void draw_array(struct space *s, int which) {
       int name = order[i];
       if (in_order && !pass) name = i < s->n ? s->drawn[i] : -1;
       if (name < 0) continue;
-      bool drawn = has(s->drawn, s->n, name);
+      bool drawn = unit_has(s->drawn, s->n, name);
       if (in_order ? drawn == !!pass : pass) continue;
       if (!drawn && !support_below(3)) continue;
       int d = a->ndim++;
@@ -78,7 +65,7 @@ static void draw_space(struct space *s, const char *root) {
   for (int i = 0; i < NAMES; i++) s->size[i] = 1 + support_below(MOST);
   for (s->n = 0; s->n < 1 + (int)support_below(3);) {
     int name = (int)support_below(NAMES);
-    if (!has(s->drawn, s->n, name)) s->drawn[s->n++] = name;
+    if (!unit_has(s->drawn, s->n, name)) s->drawn[s->n++] = name;
   }
   s->along = (int)support_below((uint64_t)s->n);
   for (int which = 0; which < 2; which++) draw_array(s, which);
@@ -172,7 +159,7 @@ static bool may(const struct space *s, int part, int64_t x) {
  * part in it, but for those that a stride leaves out. */
 static void list_line(struct space *s, int k, int part) {
   const insitu_axis *axis = &s->axes[k];
-  struct line *line = &s->line[k];
+  struct line *line = &s->units.line[k];
   int64_t size = (int64_t)s->size[s->drawn[k]], stop = axis->stop ? axis->stop : size;
   uint64_t stride = axis->stride ? axis->stride : 1, rows = s->chunk[k], last_group = UINT64_MAX;
   if (k == s->along) rows *= s->unit_chunks;
@@ -192,114 +179,10 @@ static void list_line(struct space *s, int k, int part) {
   }
 }
 
-/* The number of a unit's size among the sizes of its line: the size that a group has at most, or
- * where no unit has it the largest, then sizes as they come. */
-static int size_of(const struct space *s, int k, int unit) {
-  const struct line *line = &s->line[k];
-  int list[MOST], n = 1;
-  list[0] = 0;
-  for (int i = 0; i < line->n; i++)
-    if (line->length[i] > list[0]) list[0] = line->length[i];
-  for (int i = 0; i < line->n; i++)
-    if (!has(list, n, line->length[i])) list[n++] = line->length[i];
-  for (int i = 0; i < n; i++)
-    if (list[i] == line->length[unit]) return i;
-  return -1;
-}
-
-static int rows_of(const struct space *s, const int *unit) {
-  int n = 1;
-  for (int k = 0; k < s->n; k++) n *= s->line[k].length[unit[k]];
-  return n;
-}
-
-/* Lists a part's units row-major, and gives them the numbers that a shuffled epoch deals: units
- * whose sizes are the same along every axis follow each other. */
 static void list_part(struct space *s, int part) {
-  s->n_units = 1;
-  s->n_anchors = s->n_classes = s->most = 0;
-  for (int k = 0; k < s->n; k++) {
-    list_line(s, k, part);
-    s->n_units *= s->line[k].n;
-  }
-  for (int u = 0; u < s->n_units; u++) {
-    int rest = u;
-    for (int k = s->n; k-- > 0; rest /= s->line[k].n) s->unit[u][k] = rest % s->line[k].n;
-    int rows = rows_of(s, s->unit[u]);
-    s->n_anchors += rows;
-    if (rows > s->most) s->most = rows;
-  }
-  if (s->n == 1) {
-    for (int u = 0; u < s->n_units; u++) s->numbered[u] = u;
-    return;
-  }
-  int numbered = 0, combinations = 1, sizes[NAMES];
-  for (int k = 0; k < s->n; k++) {
-    sizes[k] = 0;
-    for (int u = 0; u < s->line[k].n; u++)
-      if (size_of(s, k, u) >= sizes[k]) sizes[k] = size_of(s, k, u) + 1;
-    combinations *= sizes[k];
-  }
-  for (int c = 0; c < combinations; c++) {
-    uint64_t units = 0, rows = 0;
-    for (int u = 0; u < s->n_units; u++) {
-      int class = 0;
-      for (int k = 0; k < s->n; k++) class = class * sizes[k] + size_of(s, k, s->unit[u][k]);
-      if (class != c) continue;
-      s->numbered[numbered++] = u;
-      rows = (uint64_t)rows_of(s, s->unit[u]);
-      units++;
-    }
-    s->classes[s->n_classes][0] = units;
-    s->classes[s->n_classes++][1] = rows;
-  }
-  assert_int_equal(numbered, s->n_units);
-}
-
-/* The anchor with number `within` of a unit: row-major over its lists of indexes. */
-static void anchor_of(const struct space *s, const int *unit, int within, int64_t *anchor) {
-  for (int k = s->n; k-- > 0;) {
-    const struct line *line = &s->line[k];
-    anchor[k] = line->at[unit[k]][within % line->length[unit[k]]];
-    within /= line->length[unit[k]];
-  }
-}
-
-/* What stands at a place of the sequential order. */
-static void sequential(const struct space *s, int place, int64_t *anchor) {
-  int u = 0;
-  while (place >= rows_of(s, s->unit[u])) place -= rows_of(s, s->unit[u++]);
-  anchor_of(s, s->unit[u], place, anchor);
-}
-
-/* The order of a shuffled epoch, by the public functions and the model's list of units. */
-static insitu_order *open_order(const struct space *s, const insitu_plan *plan, uint64_t epoch) {
-  static uint64_t irregular[UNITS][2];
-  uint64_t n = 0, world = (uint64_t)(s->desc.world ? s->desc.world : 1);
-  insitu_order_desc d = {.api = INSITU_API,
-      .units = (uint64_t)s->n_units,
-      .unit_rows = plan->unit_rows,
-      .seed = s->desc.seed,
-      .epoch = epoch,
-      .global_batch = s->desc.batch_size * world,
-      .lanes = plan->lanes,
-      .window = plan->window};
-  if (s->n == 1) {
-    for (int u = 0; u < s->n_units; u++)
-      if ((uint64_t)rows_of(s, s->unit[u]) < plan->unit_rows) {
-        irregular[n][0] = (uint64_t)u;
-        irregular[n++][1] = (uint64_t)rows_of(s, s->unit[u]);
-      }
-    d.irregular = irregular[0];
-    d.n_irregular = n;
-  } else {
-    d.classes = s->classes[0];
-    d.n_classes = (uint64_t)s->n_classes;
-  }
-  insitu_order *o;
-  insitu_error err = {0};
-  if (insitu_order_open(&d, &o, &err)) fail_msg("%s", err.message);
-  return o;
+  s->units.n = s->n;
+  for (int k = 0; k < s->n; k++) list_line(s, k, part);
+  unit_list(&s->units);
 }
 
 /* All elements of a row of an array of the batch. */
@@ -311,7 +194,7 @@ static void check_row(const struct space *s, const insitu_batch *b, int which, u
   uint64_t each = 1, n_steps = s->shown[which], at[NAMES];
   int shown = v->n_steps ? 2 : 1;
   for (int d = 0; d < stored->ndim; d++)
-    if (!has(s->drawn, s->n, s->dim[which][d])) {
+    if (!unit_has(s->drawn, s->n, s->dim[which][d])) {
       assert_int_equal(a->shape[shown++], stored->shape[d]);
       each *= stored->shape[d];
     }
@@ -320,7 +203,7 @@ static void check_row(const struct space *s, const insitu_batch *b, int which, u
     uint64_t rest = k % each;
     for (int d = stored->ndim; d-- > 0;) {
       int name = s->dim[which][d];
-      if (has(s->drawn, s->n, name)) continue;
+      if (unit_has(s->drawn, s->n, name)) continue;
       at[d] = rest % stored->shape[d];
       rest /= stored->shape[d];
     }
@@ -385,11 +268,11 @@ static void check_epoch(struct space *s, insitu_loader *ld, insitu_iter *it,
   insitu_plan plan;
   insitu_error err = {0};
   if (insitu_loader_plan(ld, d, &plan, &err)) fail_msg("%s", err.message);
-  assert_int_equal(plan.units, s->n_units);
-  assert_int_equal(plan.samples, s->n_anchors);
+  assert_int_equal(plan.units, s->units.n_units);
+  assert_int_equal(plan.samples, s->units.n_anchors);
   bool shuffled = d->order == INSITU_SHUFFLED;
   check_drops(s, d->split, shuffled, &plan);
-  insitu_order *o = shuffled ? open_order(s, &plan, epoch) : NULL;
+  insitu_order *o = shuffled ? unit_order(&s->units, &s->desc, &plan, epoch) : NULL;
   uint64_t place = 0, first = 0;
   insitu_stats after;
   insitu_batch *b;
@@ -399,13 +282,8 @@ static void check_epoch(struct space *s, insitu_loader *ld, insitu_iter *it,
     if (b->index == 0) first = place;
     for (uint64_t row = 0; row < b->rows; row++, place++) {
       int64_t want[NAMES], located[NAMES];
-      if (shuffled) {
-        insitu_order_place at;
-        assert_int_equal(insitu_order_at(o, place, &at), INSITU_OK);
-        anchor_of(s, s->unit[s->numbered[at.unit]], (int)at.within, want);
-      } else {
-        sequential(s, (int)place, want);
-      }
+      if (shuffled) unit_shuffled(&s->units, o, place, want);
+      else unit_sequential(&s->units, (int)place, want);
       assert_memory_equal(b->axis_indices + row * b->n_axes, want, b->n_axes * sizeof *want);
       assert_int_equal(b->sample_indices[row], want[0]);
       assert_int_equal(insitu_iter_locate(it, epoch, b->index, row, located, &err), INSITU_OK);
@@ -451,7 +329,7 @@ static void drawn_spaces(void **state) {
           .order = support_below(2) ? INSITU_SHUFFLED : INSITU_SEQUENTIAL};
       insitu_iter *it;
       list_part(&s, part);
-      bool enough = s.n_anchors >= (d.order == INSITU_SHUFFLED ? (int)s.desc.batch_size : 1);
+      bool enough = s.units.n_anchors >= (d.order == INSITU_SHUFFLED ? (int)s.desc.batch_size : 1);
       insitu_stats before;
       assert_int_equal(insitu_loader_stats(ld, &before, NULL), INSITU_OK);
       insitu_status status = insitu_iter_open(ld, &d, &it, &err);

@@ -3,9 +3,10 @@
 #include "insitubatch.h"
 #include "support.h"
 #include "modes.h"
+#include "unit_model.h"
 #include <blosc.h>
 
-enum { AXES = 4, LONGEST = 16, MOST = 20000, UNITS = 4096, ARRAYS = 2, FILL = 9, RUBBISH = -777 };
+enum { AXES = 4, LONGEST = UNIT_LONGEST, MOST = 20000, ARRAYS = 2, FILL = 9, RUBBISH = -777 };
 static const char *const names[AXES] = {"t", "z", "y", "x"};
 
 /* ---- arrays ---- */
@@ -41,13 +42,7 @@ struct world {
   int64_t steps[ARRAYS][3];
   insitu_loader_desc desc;
   int owner[LONGEST]; /* which part an index along `along` belongs to; -1: none */
-  /* units */
-  struct line {
-    int n, length[LONGEST];
-    int64_t at[LONGEST][LONGEST];
-  } line[AXES];
-  int n_units, unit[UNITS][AXES], numbered[UNITS], n_anchors, n_classes;
-  uint64_t classes[UNITS][2];
+  struct units units; /* of one part */
 };
 
 static int stored_of(const struct cut *c) {
@@ -418,7 +413,7 @@ static bool may(const struct world *s, int part, int64_t x) {
 static void list_line(struct world *s, int k, int part) {
   const insitu_axis *axis = &s->axes[k];
   const struct cut *c = reference(s, k);
-  struct line *line = &s->line[k];
+  struct line *line = &s->units.line[k];
   int64_t size = s->size[k], stop = axis->stop ? axis->stop : size;
   int stride = axis->stride ? (int)axis->stride : 1, last = -1, least = c->edge[0];
   int tiles = k == s->along ? (int)s->desc.unit_chunks : 1;
@@ -442,111 +437,10 @@ static void list_line(struct world *s, int k, int part) {
   }
 }
 
-static bool has(const int *list, int n, int x) {
-  for (int i = 0; i < n; i++)
-    if (list[i] == x) return true;
-  return false;
-}
-
-static int size_of(const struct world *s, int k, int unit) {
-  const struct line *line = &s->line[k];
-  int list[LONGEST + 1], n = 1;
-  list[0] = 0;
-  for (int i = 0; i < line->n; i++)
-    if (line->length[i] > list[0]) list[0] = line->length[i];
-  for (int i = 0; i < line->n; i++)
-    if (!has(list, n, line->length[i])) list[n++] = line->length[i];
-  for (int i = 0; i < n; i++)
-    if (list[i] == line->length[unit]) return i;
-  return -1;
-}
-
-static int rows_of(const struct world *s, const int *unit) {
-  int n = 1;
-  for (int k = 0; k < s->n; k++) n *= s->line[k].length[unit[k]];
-  return n;
-}
-
-/* Units row-major, and by the numbers that a shuffled epoch deals: classes of equal sizes. */
 static void list_part(struct world *s, int part) {
-  s->n_units = 1;
-  s->n_anchors = s->n_classes = 0;
-  for (int k = 0; k < s->n; k++) {
-    list_line(s, k, part);
-    s->n_units *= s->line[k].n;
-  }
-  assert_true(s->n_units <= UNITS);
-  for (int u = 0; u < s->n_units; u++) {
-    int rest = u;
-    for (int k = s->n; k-- > 0; rest /= s->line[k].n) s->unit[u][k] = rest % s->line[k].n;
-    s->n_anchors += rows_of(s, s->unit[u]);
-    s->numbered[u] = u;
-  }
-  if (s->n == 1) return;
-  int numbered = 0, combinations = 1, sizes[AXES];
-  for (int k = 0; k < s->n; k++) {
-    sizes[k] = 0;
-    for (int u = 0; u < s->line[k].n; u++)
-      if (size_of(s, k, u) >= sizes[k]) sizes[k] = size_of(s, k, u) + 1;
-    combinations *= sizes[k];
-  }
-  for (int c = 0; c < combinations; c++) {
-    uint64_t units = 0, rows = 0;
-    for (int u = 0; u < s->n_units; u++) {
-      int class = 0;
-      for (int k = 0; k < s->n; k++) class = class * sizes[k] + size_of(s, k, s->unit[u][k]);
-      if (class != c) continue;
-      s->numbered[numbered++] = u;
-      rows = (uint64_t)rows_of(s, s->unit[u]);
-      units++;
-    }
-    s->classes[s->n_classes][0] = units;
-    s->classes[s->n_classes++][1] = rows;
-  }
-  assert_int_equal(numbered, s->n_units);
-}
-
-static void anchor_of(const struct world *s, const int *unit, int within, int64_t *anchor) {
-  for (int k = s->n; k-- > 0;) {
-    const struct line *line = &s->line[k];
-    anchor[k] = line->at[unit[k]][within % line->length[unit[k]]];
-    within /= line->length[unit[k]];
-  }
-}
-
-static void sequential(const struct world *s, int place, int64_t *anchor) {
-  int u = 0;
-  while (place >= rows_of(s, s->unit[u])) place -= rows_of(s, s->unit[u++]);
-  anchor_of(s, s->unit[u], place, anchor);
-}
-
-static insitu_order *open_order(const struct world *s, const insitu_plan *plan, uint64_t epoch) {
-  static uint64_t irregular[UNITS][2];
-  uint64_t n = 0;
-  insitu_order_desc d = {.api = INSITU_API,
-      .units = (uint64_t)s->n_units,
-      .unit_rows = plan->unit_rows,
-      .seed = s->desc.seed,
-      .epoch = epoch,
-      .global_batch = s->desc.batch_size * (uint64_t)s->desc.world,
-      .lanes = plan->lanes,
-      .window = plan->window};
-  if (s->n == 1) {
-    for (int u = 0; u < s->n_units; u++)
-      if ((uint64_t)rows_of(s, s->unit[u]) < plan->unit_rows) {
-        irregular[n][0] = (uint64_t)u;
-        irregular[n++][1] = (uint64_t)rows_of(s, s->unit[u]);
-      }
-    d.irregular = irregular[0];
-    d.n_irregular = n;
-  } else {
-    d.classes = s->classes[0];
-    d.n_classes = (uint64_t)s->n_classes;
-  }
-  insitu_order *o;
-  insitu_error err = {0};
-  if (insitu_order_open(&d, &o, &err)) fail_msg("%s", err.message);
-  return o;
+  s->units.n = s->n;
+  for (int k = 0; k < s->n; k++) list_line(s, k, part);
+  unit_list(&s->units);
 }
 
 /* ---- batches ---- */
@@ -588,10 +482,10 @@ static void check_epoch(struct world *s, insitu_loader *ld, insitu_iter *it,
   insitu_plan plan;
   insitu_error err = {0};
   if (insitu_loader_plan(ld, d, &plan, &err)) fail_msg("%s", err.message);
-  assert_int_equal(plan.units, s->n_units);
-  assert_int_equal(plan.samples, s->n_anchors);
+  assert_int_equal(plan.units, s->units.n_units);
+  assert_int_equal(plan.samples, s->units.n_anchors);
   bool shuffled = d->order == INSITU_SHUFFLED;
-  insitu_order *o = shuffled ? open_order(s, &plan, epoch) : NULL;
+  insitu_order *o = shuffled ? unit_order(&s->units, &s->desc, &plan, epoch) : NULL;
   uint64_t world = (uint64_t)s->desc.world, per = s->desc.batch_size * world, rows = 0;
   insitu_batch *b;
   insitu_status status;
@@ -602,13 +496,10 @@ static void check_epoch(struct world *s, insitu_loader *ld, insitu_iter *it,
       if (shuffled) {
         /* The global batch's rows go round the lanes, of which a rank has a block. */
         uint64_t lanes = plan.lanes / world, global = row / lanes * plan.lanes + row % lanes;
-        insitu_order_place at;
-        assert_int_equal(
-            insitu_order_at(o, b->index * per + global + (uint64_t)rank * lanes, &at), INSITU_OK);
-        anchor_of(s, s->unit[s->numbered[at.unit]], (int)at.within, want);
+        unit_shuffled(&s->units, o, b->index * per + global + (uint64_t)rank * lanes, want);
         assert_memory_equal(anchor, want, (size_t)s->n * sizeof *want);
       } else if (world == 1) {
-        sequential(s, (int)rows, want);
+        unit_sequential(&s->units, (int)rows, want);
         assert_memory_equal(anchor, want, (size_t)s->n * sizeof *want);
       }
       for (int which = 0; which < ARRAYS; which++) check_row(s, b, which, row);
@@ -712,7 +603,7 @@ static void check_parts(struct world *s) {
       insitu_loader *ld = open_or_fail(&s->desc);
       uint64_t reads = reads_of(ld);
       insitu_status status = insitu_iter_open(ld, &d, &it, &err);
-      if (s->n_anchors < need) {
+      if (s->units.n_anchors < need) {
         assert_int_equal(status, INSITU_E_SPLIT);
       } else {
         if (status) fail_msg("%s", err.message);

@@ -1,6 +1,6 @@
-/* Two loaders of one archive that must give the same: what tests of caches and assemblies share. The
- * archive has two arrays, chunked, stored and left out at random; variables show them by steps, with
- * conversions and selections. TWINS_TIME: samples of the archive. */
+/* What tests of caches and assemblies share: two loaders of one archive must give the same. The
+ * archive has two arrays, chunked, stored and left out at random. Variables show them by steps,
+ * with conversions and selections. TWINS_TIME: samples of the archive. */
 #ifndef TESTS_TWINS_H
 #define TESTS_TWINS_H
 #include "support.h"
