@@ -52,9 +52,9 @@ static struct bench_verdict bench_judge(const struct bench *b) {
     v.high = b->share[n - 1 - cut];
   }
   bench_sound(b, n, cores, &v);
-  v.stage = v.stall_share < 0.05                                     ? "consumer"
-            : v.cores > 0.8 * (double)cores || b->machine_busy > 0.9 ? "decode"
-                                                                     : "read";
+  /* Where others take the cores, too, workers that are always busy tell that it is decoding. */
+  bool decoding = v.cores > 0.8 * (double)cores || r->stats.decode_busy > 0.8;
+  v.stage = v.stall_share < 0.05 ? "consumer" : decoding ? "decode" : "read";
   if (b->machine_busy > 0.9 && v.cores < 0.7 * (double)cores)
     bench_hint(&v, "Other programs keep the cores busy, so times and the share are noisy: compare "
                    "the CPU time a byte.");
@@ -106,8 +106,8 @@ static void bench_print(const struct bench *b, const struct bench_verdict *v) {
   printf("  first batch    %.1f ms\n", 1e3 * r->first);
   printf("  reads          %s chunks, %s, decoded %s", tool_count(t, r->stats.reads),
       tool_bytes(u, r->stats.bytes_read), "");
-  printf("%s; each is read %.2f times an epoch\n", tool_bytes(t, r->stats.bytes_decoded),
-      b->plan.amplification);
+  printf("%s; each is read %s%.2f times an epoch\n", tool_bytes(t, r->stats.bytes_decoded),
+      b->plan.assembly == INSITU_GATHER ? "at most " : "", b->plan.amplification);
   if (r->stats.absent_chunks || r->stats.bad_chunks)
     printf("  holes          %" PRIu64 " absent chunks, %" PRIu64 " damaged ones filled\n",
         r->stats.absent_chunks, r->stats.bad_chunks);
@@ -130,7 +130,7 @@ static void bench_print(const struct bench *b, const struct bench_verdict *v) {
           tool_style(v->high >= 0.9 ? TOOL_GREEN : TOOL_YELLOW), v->share, tool_style(TOOL_PLAIN),
           v->low, v->high);
   }
-  printf("\nlimited by: %s; %.1f of %" PRIu64 " cores busy with it\n", v->stage, v->cores,
+  printf("\nlimited by: %s; the job keeps %.1f of %" PRIu64 " cores busy\n", v->stage, v->cores,
       insitu__mem_cores());
   for (int i = 0; i < v->n_hints; i++)
     printf("%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), v->hint[i]);

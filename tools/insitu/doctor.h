@@ -11,7 +11,8 @@ static struct { /* where the lines go */
   /* A remote archive's array whose chunks are read to see how many requests it takes, if any. */
   bool probes;
   char probed[INSITU__MAX_KEY];
-  uint64_t rows; /* of a chunk */
+  uint64_t rows;   /* of a chunk */
+  uint64_t chunks; /* of the array */
 } doctor;
 
 /* One line; advice (may be NULL) says what to do. */
@@ -430,6 +431,7 @@ static void doctor_chunk(struct tool_archive *a, const struct insitu__zarr_array
       doctor.probes = true;
       snprintf(doctor.probed, sizeof doctor.probed, "%s", z->path);
       doctor.rows = insitu__base_max(1, insitu__base_min(z->chunk[0], 1u << 20));
+      doctor.chunks = c.object.count;
     }
     if (far)
       doctor_line(DOCTOR_OK, "a chunk", NULL, "%s: fetched in %.1f ms, decoded in %.0f us", c.key,
@@ -642,92 +644,148 @@ static void doctor_list(struct tool_archive *a) {
         l.err.message);
 }
 
-/* Chunks are read for so many seconds, so many bytes, and one epoch, at most. */
-enum { DOCTOR_PROBE_S = 10, DOCTOR_PROBE = 256 << 20 };
+/* How many requests in flight the store takes is measured with some numbers of them, in turn: for
+ * so many seconds or bytes each. Fewer chunks than the lowest number show nothing. */
+enum { DOCTOR_LEVELS = 4, DOCTOR_FEWEST = 4, DOCTOR_LEVEL = 64 << 20 };
+#define DOCTOR_LEVEL_S 2.5
 
-/* Reads an array as a job does, inline, until it is known how many requests in flight are best. */
-static insitu_status doctor_read_on(
-    insitu_loader *ld, insitu_stats *st, double *took, insitu_error *err) {
-  const struct insitu__tune *t = insitu__store_tune(&ld->source.store);
-  insitu_iter_desc pass = {.api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED};
-  insitu_iter *it = NULL;
-  insitu_batch *b;
-  int64_t begun = insitu__base_now();
-  insitu_status status = insitu_iter_open(ld, &pass, &it, err);
+struct doctor_level {
+  uint64_t n;  /* requests in flight, at most */
+  double rate; /* bytes a second */
+};
 
-  memset(st, 0, sizeof *st);
-  *took = 0;
-  while (!status && !t->settled && *took < DOCTOR_PROBE_S && st->bytes_fetched < DOCTOR_PROBE) {
-    status = insitu_iter_next(it, 1000, &b, err);
-    if (!status) insitu_batch_release(&b);
-    if (status == INSITU_TIMEOUT) status = INSITU_OK;
-    *took = doctor_since(begun);
-    insitu_status told = insitu_loader_stats(ld, st, err);
-    if (told < 0) status = told;
-  }
-  insitu_iter_close(&it);
-  return status == INSITU_END ? INSITU_OK : status;
-}
-
-/* Tells what the search of a loader has found in `took` seconds. */
-static void doctor_tell_requests(insitu_loader *ld, const insitu_stats *st, double took) {
-  const struct insitu__tune *t = insitu__store_tune(&ld->source.store);
-  uint64_t most = (uint64_t)t->most, n = t->chosen;
-  bool by_connections = most < insitu_loader_config(ld)->max_inflight;
-  double bytes = 0;
-  char rate[16], each[48] = "";
-
-  if (t->settled) bytes = t->usual * 1e9;
-  else if (took > 0) bytes = (double)st->bytes_fetched / took;
-  tool_bytes(rate, (uint64_t)bytes);
-  if (t->latency > 0) snprintf(each, sizeof each, ", %.1f ms a request", t->latency / 1e6);
-
-  if (!t->on) {
-    doctor_line(DOCTOR_OK, "requests", NULL, "%s/s%s; the options fix %" PRIu64 " in flight", rate,
-        each, most);
-  } else if (!t->settled) {
-    doctor_line(DOCTOR_OK, "requests", NULL,
-        "%s/s, at most %" PRIu64 " in flight%s; %.1f s did not show how many are best, which a job "
-        "goes on to find",
-        rate, st->inflight_peak, each, took);
-  } else if (n < most) {
-    doctor_line(DOCTOR_OK, "requests", NULL,
-        "%s/s with %" PRIu64 " in flight of at most %" PRIu64 "%s: more are no faster", rate, n,
-        most, each);
-  } else {
-    const char *knob = by_connections ? "the option max_connections higher, and max_inflight"
-                                      : "max_inflight higher";
-    char advice[96];
-    snprintf(advice, sizeof advice, "more may be faster: set %s", knob);
-    doctor_line(DOCTOR_OK, "requests", advice,
-        "%s/s with %" PRIu64 " in flight, as many as may be%s: fewer are slower", rate, n, each);
-  }
-  if (st->throttled)
-    doctor_line(DOCTOR_WARNING, "slowed", "set max_inflight lower, or ask for a higher quota",
-        "the server asked %" PRIu64 " times to slow down", st->throttled);
-}
-
-/* How many requests in flight the store takes, as the loader's search has it. */
-static void doctor_requests(const char *url) {
+/* The array's chunks one by one in a random order; with n requests in flight, or 0: as many as a
+ * job has by default. */
+static insitu_status doctor_open(
+    const char *url, uint64_t n, insitu_loader **ld, insitu_error *err) {
   const insitu_variable v = {.label = "x", .path = doctor.probed};
   insitu_loader_desc d = tool_desc(url);
-  insitu_loader *ld = NULL;
-  insitu_error err = {0};
-  insitu_stats st = {0};
-  double took = 0;
 
   d.variables = &v;
   d.n_variables = 1;
-  d.batch_size = doctor.rows;
+  d.prefetch_depth = 64;
+  d.batch_size = doctor.rows * insitu__base_max(1, n / 32);
+  d.block_chunks = d.unit_chunks = d.lanes = 1;
+  d.max_inflight = n;
   d.split[0].fraction = 1;
-  d.inline_io = 1; /* the search is then this thread's */
   d.on_absent_chunk = INSITU_FILL;
   d.log_level = INSITU_LOG_OFF;
-  insitu_status status = insitu_loader_open(&d, &ld, &err);
-  if (!status) status = doctor_read_on(ld, &st, &took, &err);
-  if (status < 0) doctor_line(DOCTOR_WARNING, "requests", NULL, "not measured: %s", err.message);
-  else doctor_tell_requests(ld, &st, took);
+  return insitu_loader_open(&d, ld, err);
+}
+
+/* Reads with a loader as a job does, epoch after epoch, and tells the bytes a second: of the second
+ * half of the time, where that is not over before, since a server that is asked too much at once
+ * answers well at first. */
+static insitu_status doctor_read_on(
+    insitu_loader *ld, uint64_t epoch, double *rate, insitu_error *err) {
+  insitu_iter_desc pass = {
+      .api = INSITU_API, .split = INSITU_ALL, .order = INSITU_SHUFFLED, .epoch = epoch};
+  insitu_iter *it = NULL;
+  insitu_batch *b;
+  insitu_stats st = {0};
+  double took = 0, since = 0;
+  int64_t begun = insitu__base_now();
+  insitu_status status = insitu_loader_stats(ld, &st, err);
+  uint64_t first = st.bytes_fetched, from = first; /* metadata */
+
+  if (!status) status = insitu_iter_open(ld, &pass, &it, err);
+  while (status >= 0 && took < DOCTOR_LEVEL_S && st.bytes_fetched - first < DOCTOR_LEVEL) {
+    status = insitu_iter_next(it, 50, &b, err);
+    if (!status) insitu_batch_release(&b);
+    took = doctor_since(begun);
+    if (status >= 0) status = insitu_loader_stats(ld, &st, err);
+    if (since > 0 || took < DOCTOR_LEVEL_S / 2) continue;
+    since = took;
+    from = st.bytes_fetched;
+  }
+  insitu_iter_close(&it);
+  if (took < DOCTOR_LEVEL_S) {
+    since = 0;
+    from = first;
+  }
+  *rate = took > since ? (double)(st.bytes_fetched - from) / (took - since) : 0;
+  return status;
+}
+
+/* Tells which of n numbers of requests is best: the lowest that brings nine tenths of the most.
+ * all: the last is what a job has by default. */
+static void doctor_tell_requests(const struct doctor_level *l, unsigned n, bool all) {
+  const struct doctor_level *most = l + n - 1;
+  double best = 0;
+  unsigned knee = 0;
+  char rate[16], last[16], advice[80];
+
+  for (unsigned i = 0; i < n; i++) best = l[i].rate > best ? l[i].rate : best;
+  while (l[knee].rate < 0.9 * best) knee++;
+  tool_bytes(rate, (uint64_t)l[knee].rate);
+  tool_bytes(last, (uint64_t)(knee == n - 1 && n > 1 ? l[n - 2].rate : most->rate));
+  snprintf(advice, sizeof advice, "set the option max_connections to %" PRIu64, l[knee].n);
+
+  if (n == 1)
+    doctor_line(DOCTOR_OK, "requests", NULL, "%s/s with %" PRIu64 " in flight", rate, l->n);
+  else if (most->rate < 0.5 * best)
+    doctor_line(DOCTOR_WARNING, "requests", advice,
+        "%s/s with %" PRIu64 " in flight, and %s/s with %" PRIu64
+        ": the server is slower with many at once",
+        rate, l[knee].n, last, most->n);
+  else if (knee < n - 1)
+    doctor_line(DOCTOR_OK, "requests", NULL,
+        "%s/s with %" PRIu64 " in flight, %s/s with %" PRIu64 ": more are no faster", rate,
+        l[knee].n, last, most->n);
+  else
+    doctor_line(DOCTOR_OK, "requests",
+        all ? "more may be faster: set max_inflight and the option max_connections higher" : NULL,
+        "%s/s with %" PRIu64 " in flight; with %" PRIu64 " it is %s/s", rate, most->n, l[n - 2].n,
+        last);
+}
+
+/* How many requests in flight the store takes. */
+static void doctor_requests(const char *url) {
+  struct doctor_level level[DOCTOR_LEVELS] = {{0}};
+  insitu_loader *ld = NULL;
+  insitu_error err = {0};
+  insitu_status status = doctor_open(url, 0, &ld, &err);
+
+  if (status < 0) {
+    doctor_line(DOCTOR_WARNING, "requests", NULL, "not measured: %s", err.message);
+    return;
+  }
+  const struct insitu__tune *t = insitu__store_tune(&ld->source.store);
+  uint64_t usual = (uint64_t)t->most, most = insitu__base_min(usual, doctor.chunks);
+  bool fixed = !t->on;
+
+  if (fixed) {
+    char rate[16];
+    status = doctor_read_on(ld, 0, &level[0].rate, &err);
+    tool_bytes(rate, (uint64_t)level[0].rate);
+    if (status >= 0)
+      doctor_line(
+          DOCTOR_OK, "requests", NULL, "%s/s; the options fix %" PRIu64 " in flight", rate, usual);
+  }
+  insitu_stats st = {0};
+  if (fixed) insitu_loader_stats(ld, &st, NULL);
+  uint64_t throttled = st.throttled;
   insitu_loader_close(&ld);
+
+  unsigned n = 0;
+  if (!fixed && most < DOCTOR_FEWEST)
+    doctor_line(DOCTOR_OK, "requests", NULL,
+        "not measured: %" PRIu64 " chunks do not show how many at once are best", doctor.chunks);
+  for (uint64_t k = DOCTOR_FEWEST; !fixed && most >= DOCTOR_FEWEST && n < DOCTOR_LEVELS; k *= 4) {
+    level[n].n = n == DOCTOR_LEVELS - 1 || 2 * k > most ? most : k;
+    status = doctor_open(url, level[n].n, &ld, &err);
+    if (!status) status = doctor_read_on(ld, n, &level[n].rate, &err);
+    if (!status) status = insitu_loader_stats(ld, &st, &err);
+    insitu_loader_close(&ld);
+    if (status < 0) break;
+    throttled += st.throttled;
+    if (level[n++].n == most) break;
+  }
+  if (status < 0) doctor_line(DOCTOR_WARNING, "requests", NULL, "not measured: %s", err.message);
+  else if (n) doctor_tell_requests(level, n, most == usual);
+  if (throttled)
+    doctor_line(DOCTOR_WARNING, "slowed", "set max_inflight lower, or ask for a higher quota",
+        "the server asked %" PRIu64 " times to slow down", throttled);
 }
 
 /* False: nothing of it can be read. */
