@@ -96,6 +96,35 @@ static void test_headline(void **state) {
   assert_has(run_out, "\"limited_by\": \"nothing\"");
 }
 
+/* Splits that are given nothing have a line; those whose share came to nothing a message. */
+static void test_empty_splits(void **state) {
+  (void)state;
+  assert_int_equal(run_tool("plan %s --var uwnd --fractions 1,0,0", WINDS), 0);
+  assert_has(run_out, "\nval, test: no samples, as the split was given\n");
+  assert_null(strstr(run_out, "can be drawn of"));
+  assert_int_equal(run_tool("plan %s --var uwnd --ranges 0:60,60:80", WINDS), 0);
+  assert_has(run_out, "\ntest: no samples, as the split was given\n");
+  assert_int_equal(run_tool("plan %s --var uwnd --fractions 0.99,0.01,0", WINDS), 0);
+  assert_has(run_out, "! split val: 0 samples can be drawn");
+  assert_has(run_out, "\ntest: no samples, as the split was given\n");
+  assert_int_equal(run_tool("plan %s --var uwnd --fractions 1,0,0 --split val", WINDS), 1);
+  assert_has(run_err, "0 samples can be drawn");
+}
+
+/* Windows share chunks that are kept, so that the plan's reads are a bound. */
+static void test_bounds(void **state) {
+  (void)state;
+  const char *text = "{\"url\": \"" WINDS "\", \"variables\": [\"uwnd\"], \"assembly\": \"%s\"}";
+  char document[300];
+  for (int i = 0; i < 2; i++) {
+    snprintf(document, sizeof document, text, i ? "gather" : "scatter");
+    support_write(support_path("assembly.json"), document, strlen(document));
+    assert_int_equal(run_tool("plan --config %s", support_path("assembly.json")), 0);
+    assert_true(!strstr(run_out, "chunks read, at most ") == !i);
+    assert_true(!strstr(run_out, "amplification, at most ") == !i);
+  }
+}
+
 /* A name of an archive is text on the page, whatever it holds. */
 static void test_page_escapes(void **state) {
   (void)state;
@@ -275,6 +304,8 @@ static void test_peek_wrong(void **state) {
   assert_has(run_err, "-o FILE is missing");
   assert_int_equal(run_tool("peek %s uwnd -o %s/none/x.png", WINDS, support_dir), 1);
   assert_has(run_err, "none/x.png");
+  assert_int_equal(run_tool("peek %s uwnd -o x.jpg", WINDS), 2);
+  assert_has(run_err, "the picture is a PNG; name it .png");
   assert_int_equal(run_tool("peek %s uwnd -o x.png --range 5", WINDS), 2);
   assert_has(run_err, "LOW:HIGH");
   assert_int_equal(run_tool("peek %s --var uwnd --batch 0,0 -a v -o x.png", WINDS), 2);
@@ -286,6 +317,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_page),
       cmocka_unit_test(test_headline),
+      cmocka_unit_test(test_empty_splits),
+      cmocka_unit_test(test_bounds),
       cmocka_unit_test(test_page_escapes),
       cmocka_unit_test(test_page_list),
       cmocka_unit_test(test_peek),

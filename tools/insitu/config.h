@@ -23,9 +23,10 @@ enum config_kind {
   X(seed, "seed", U64, NULL, "N", "of the order and of a shuffled split (0)")                      \
   X(rank, "rank", RANK, NULL, "N|env", "this process (0); env: it and the world from mpirun, ...") \
   X(world, "world", I32, NULL, "N", "... of how many (1)")                                         \
-  X(block_chunks, "block-chunks", U64, NULL, "N", "chunks that are mixed together (64)")           \
+  X(block_chunks, "block-chunks", U64, NULL, "N", "chunks that are mixed together (by a rule)")    \
   X(patches, "patches", U64, NULL, "N", "patches drawn of each sample in an epoch; 0: a grid")     \
-  X(unit_chunks, "unit-chunks", U64, NULL, "N", "chunks that the shuffle moves as one (1)")        \
+  X(unit_chunks, "unit-chunks", U64, NULL, "N",                                                    \
+      "chunks that the shuffle moves as one (by a rule)")                                          \
   X(lanes, "lanes", U64, NULL, "N", "equal parts of the order that every batch draws from")        \
   X(sample_start, "sample-start", I64, NULL, "N", "only samples from here ...")                    \
   X(sample_stop, "sample-stop", I64, NULL, "N", "... to here, exclusive")                          \

@@ -362,6 +362,19 @@ static void plan_print_cell(const struct plan_row *row, const struct plan_cost *
   else if (*(const double *)at > 0) snprintf(text, sizeof text, "%.2f", *(const double *)at);
   printf(" %13s", text);
 }
+/* Whether a range of the desc's split says anything. */
+static bool plan_given(const insitu_split_range *s) {
+  return s->fraction > 0 || s->start || s->stop || s->from || s->to;
+}
+/* Whether some split that is shown keeps chunks: its windows share them, so that the plan's reads
+ * are a bound. */
+static bool plan_gathers(const struct plan *p) {
+  for (int i = 0; i < PLAN_SPLITS; i++)
+    if (plan_shown(p, i) && p->cost[i].status == INSITU_OK &&
+        p->cost[i].plan.assembly == INSITU_GATHER)
+      return true;
+  return false;
+}
 /* One line for each reason that leaves samples out of a split that is shown. */
 static void plan_print_drops(const struct plan *p, const struct plan_row *row) {
   for (size_t r = 0; r < INSITU_DROPS; r++) {
@@ -378,6 +391,24 @@ static void plan_print_drops(const struct plan *p, const struct plan_row *row) {
     printf("\n");
   }
 }
+/* A split that the desc gives nothing of the archive, beside others that it gives some of. */
+static bool plan_empty(const struct plan *p, int split) {
+  const insitu_loader_desc *c = insitu_loader_config(p->loader);
+  if (split == INSITU_ALL || split == p->only || c->manifest) return false;
+  if (p->cost[split].status == INSITU_OK || p->loader->split.part[split].anchors) return false;
+  const insitu_split_range *s = &p->config.desc.split[split];
+  bool given = false;
+  for (int i = 0; i < 3; i++) given = given || plan_given(&p->config.desc.split[i]);
+  return given && !plan_given(s);
+}
+/* Such splits in one line. */
+static void plan_print_empty(const struct plan *p) {
+  int n = 0;
+  for (int i = 0; i < PLAN_SPLITS; i++)
+    if (plan_shown(p, i) && i != plan_failed(p) && plan_empty(p, i))
+      printf("%s%s", n++ ? ", " : "\n", insitu__document_split_words[i]);
+  if (n) printf(": no samples, as the split was given\n");
+}
 static void plan_print(const struct plan *p) {
   char text[32], headline[PLAN_HEADLINE];
   const insitu_loader_desc *c = insitu_loader_config(p->loader);
@@ -391,8 +422,13 @@ static void plan_print(const struct plan *p) {
       plan_print_drops(p, row);
       continue;
     }
-    printf("%s%s", title ? tool_style(TOOL_BOLD) : "  ", row->label);
-    if (!title || r == 0) printf("%*s", (int)(34 - strlen(row->label) - (title ? 0 : 2)), "");
+    const char *label = row->label;
+    if (row->at == offsetof(struct plan_cost, plan.reads) && plan_gathers(p))
+      label = "chunks read, at most";
+    if (row->at == offsetof(struct plan_cost, plan.amplification) && plan_gathers(p))
+      label = "amplification, at most";
+    printf("%s%s", title ? tool_style(TOOL_BOLD) : "  ", label);
+    if (!title || r == 0) printf("%*s", (int)(34 - strlen(label) - (title ? 0 : 2)), "");
     for (int i = 0; i < PLAN_SPLITS; i++) {
       if (!plan_shown(p, i)) continue;
       if (!title) plan_print_cell(row, &p->cost[i]);
@@ -403,8 +439,10 @@ static void plan_print(const struct plan *p) {
   printf("  memory_budget, for all iterators  %13s\n", tool_bytes(text, c->memory_budget));
   for (int i = 0; i < PLAN_SPLITS; i++) {
     if (!plan_shown(p, i) || p->cost[i].status == INSITU_OK || i == plan_failed(p)) continue;
+    if (plan_empty(p, i)) continue;
     printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->cost[i].err.message);
   }
+  plan_print_empty(p);
   for (int i = 0; i < p->n_hints; i++)
     if (i != plan_first_hint(p))
       printf("\n%s!%s %s\n", tool_style(TOOL_YELLOW), tool_style(TOOL_PLAIN), p->hint[i].text);
@@ -538,24 +576,18 @@ static const struct tool_command plan_command = {.name = "plan",
     .arguments = "URL | --config FILE [options]",
     .summary = "what an epoch would cost: samples, reads, memory, mixing",
     .details = TOOL_STORE_HELP
-    "Reads the metadata, and the coordinate where dates select or windows count along it, but no "
-    "other\n"
-    "chunk. Where chunks are read more\n"
-    "than 1.15 times, the memory does not fit, or batches vary more than twice "
-    "as much as by an ideal\n"
-    "shuffle, it says so first, which knob to turn and what that would give. What "
-    "insitu_iter_skip leaves\n"
-    "out of an epoch is not known to it, and counts; insitu prove STATE lists it. Without --var, "
-    "the variables\n"
-    "are all arrays of the longest axis of samples.\n"
-    "The exit status is 3 where opening the configuration, or an iterator over "
-    "a split that is shown, would\n"
-    "be refused because it does not fit memory_budget, and 1 where it would be refused for "
-    "another reason, such\n"
-    "as too few samples for a batch.\n\n"
-    "A configuration holds the fields of insitu_loader_desc by their names; "
-    "what insitu_loader_describe prints\n"
-    "is one as well:\n"
+    "Reads the metadata, and the coordinate where dates select or windows count along it, but\n"
+    "no other chunk. Where chunks are read more than 1.15 times, the memory does not fit, or\n"
+    "batches vary more than twice as much as by an ideal shuffle, it says so first, which knob to\n"
+    "turn and what that would give. What insitu_iter_skip leaves out of an epoch is not known to\n"
+    "it, and counts; insitu prove STATE lists it. Without --var, the variables are all arrays of\n"
+    "the longest axis of samples.\n\n"
+    "The exit status is 3 where opening the configuration, or an iterator over a split that is\n"
+    "shown, would be refused because it does not fit memory_budget, and 1 where it would be\n"
+    "refused for another reason, such as too few samples for a batch. Splits that are given no\n"
+    "samples, as by --fractions 1,0,0, are no reason.\n\n"
+    "A configuration holds the fields of insitu_loader_desc by their names; what\n"
+    "insitu_loader_describe prints is one as well:\n"
     "  {\"url\": \"t.zarr\", \"batch_size\": 16, \"variables\": [{\"label\": "
     "\"x\", \"path\": \"t\"},\n"
     "   {\"label\": \"y\", \"path\": \"t\", \"offset\": 1}], \"split\": "
