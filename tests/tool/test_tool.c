@@ -1006,6 +1006,20 @@ static void test_verify_refused(void **state) {
   assert_true(is(array_of("may_ignore"), "status", "ok"));
   assert_int_equal(run_tool("verify %s/stores/extensions.v3.zarr unknown_codec", TEST_DATA), 1);
   assert_has(run_err, "squeezer9000");
+  /* a path longer than its column */
+  const char *root = support_path("wide.zarr");
+  static const char wide[] = "an_array_whose_path_is_longer_than_the_column_that_it_stands_in";
+  static const char group[] = "{\"zarr_format\": 3, \"node_type\": \"group\"}";
+  char command[600], path[600];
+  snprintf(command, sizeof command,
+      "mkdir -p '%s' && cp -r %s/stores/extensions.v3.zarr/unknown_codec '%s/%s'", root, TEST_DATA,
+      root, wide);
+  assert_int_equal(system(command), 0);
+  snprintf(path, sizeof path, "%s/zarr.json", root);
+  support_write(path, group, strlen(group));
+  assert_int_equal(run_tool("verify %s", root), 1);
+  snprintf(path, sizeof path, "%s  array '", wide);
+  assert_has(run_out, path);
 }
 
 /* ---- doctor ---- */

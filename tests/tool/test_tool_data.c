@@ -795,12 +795,14 @@ static void test_cat_batch(void **state) {
   assert_int_equal(run_tool(ROWS "--npy --array coordinates", archive()), 0);
   assert_memory_equal(run_out + 128, ((double[]){960, 966}), 16);
   assert_int_equal(run_tool("cat %s --batch 0,0 --var t --array coordinates", archive()), 2);
+  assert_has(run_err, "the batch has it with --coordinates");
   assert_int_equal(run_tool("cat %s --batch 0,1000 --var t", archive()), 2);
   assert_has(run_err, "an epoch has 5 batches, 0 to 4");
   assert_int_equal(run_tool("cat %s --batch 0 --var t", archive()), 2);
   assert_int_equal(run_tool("cat %s --batch 0,0 --var t,u --npy", archive()), 2);
   assert_has(run_err, "choose with --array");
   assert_int_equal(run_tool("cat %s --batch 0,0 --var t --array z", archive()), 2);
+  assert_has(run_err, "the batch has no array 'z'; it has 't'");
 }
 static void test_cat_wrong(void **state) {
   char path[600];

@@ -370,6 +370,18 @@ static void cat_print_row(const insitu_batch *b, uint64_t row) {
   for (uint64_t k = 0; k < n; k++) printf(" %.15g", b->coordinates[row * n + k]);
   printf("%s%s\n", b->time_us ? ", " : "", cat_date(b, row, &date));
 }
+/* --array names nothing of the batch: tells what there is. */
+static int cat_no_array(const insitu_batch *b) {
+  char known[400] = "";
+  size_t at = 0;
+  bool kept =
+      !b->coordinates && (!strcmp(cat_array, "coordinates") || !strcmp(cat_array, "time_us"));
+  if (kept) return tool_usage_error("--array %s: the batch has it with --coordinates", cat_array);
+  for (uint64_t i = 0; i < b->n_arrays && at < sizeof known; i++)
+    at += (size_t)snprintf(
+        known + at, sizeof known - at, "%s'%.80s'", i ? ", " : "", b->arrays[i].name);
+  return tool_usage_error("--array: the batch has no array '%s'; it has %s", cat_array, known);
+}
 static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int precision) {
   struct cat_data rows[4], one;
   const char *names[4];
@@ -428,7 +440,7 @@ static int cat_print_batch(const insitu_batch *b, const insitu_iter *it, int pre
     }
   }
   while (j.depth) tool_json_end(&j);
-  return code || found ? code : tool_usage_error("--array: the batch has no array '%s'", cat_array);
+  return code || found ? code : cat_no_array(b);
 }
 /* Batch I of epoch E, reading no batch before it but what is prefetched while the iterator opens.
  */

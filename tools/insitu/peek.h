@@ -190,7 +190,7 @@ static int peek_data(const struct cat_data *d, const char *name) {
   if (nan) printf(", %" PRIu64 " NaN in grey", nan);
   printf("\n%s: %" PRIu64 " x %" PRIu64 " pixels", peek_out, broad, tall);
   if (fields > 1) printf(", %" PRIu64 " of %" PRIu64 " fields", p.panels, fields);
-  if (p.step > 1) printf(", every %" PRIu64 "th element", p.step);
+  if (p.step > 1) printf(", one element of %" PRIu64 " along each axis", p.step);
   printf("\n");
   return TOOL_OK;
 }
@@ -211,6 +211,9 @@ static int peek_batch(const insitu_batch *b, const insitu_iter *it, int precisio
 
 static int peek_run(int argc, char **argv) {
   if (!peek_out) return tool_usage_error("-o FILE is missing: where to write the picture");
+  const char *dot = strrchr(peek_out, '.');
+  if (dot && !strchr(dot, '/') && strcasecmp(dot, ".png"))
+    return tool_usage_error("-o %s: the picture is a PNG; name it .png", peek_out);
   if (cat_batch)
     return argc > 1 ? tool_usage_error("--batch takes no path: use --var")
                     : cat_run_batch(argc ? argv[0] : NULL, peek_batch, 0);

@@ -297,6 +297,7 @@ static void verify_print(const struct verify_array *a, int width) {
   printf("%s%s%s  ", tool_style(found.style), found.line, tool_style(TOOL_PLAIN));
   tool_put_padded(a->path[0] ? a->path : "/", width + 2);
   if (a->err.status) {
+    printf("  ");
     tool_put(stdout, a->err.message, strlen(a->err.message));
     printf("\n");
     return;
@@ -446,8 +447,8 @@ static int verify_write_registry(const struct verify_array *arrays, uint64_t n) 
   insitu__text_buffer_free(&list);
   if (status < 0) return tool_fail_error(&err);
   if (tool_json) return TOOL_OK;
-  printf("%s: lists %" PRIu64 " bad chunks, and excludes the samples of %" PRIu64 "\n",
-      verify_registry, chunks, ranges);
+  printf("%s: lists %" PRIu64 " bad chunk%s, and excludes the samples of %" PRIu64 "\n",
+      verify_registry, chunks, chunks == 1 ? "" : "s", ranges);
   if (without)
     printf("The other %" PRIu64
            " lie in arrays without that axis, or with one of another length.\n",
