@@ -1530,8 +1530,8 @@ typedef struct insitu_slice {
 } insitu_slice;
 
 /* An operation on each element of a variable, x. What a and b mean, and what zero means:
- *   INSITU_OP_NORM     (x - a) / b: a mean, b standard deviation. Both 0, and no lists: the numbers
- *                      come from desc.stats
+ *   INSITU_OP_NORM     (x - a) / b: a mean, b standard deviation. All zero, dim too: the numbers
+ *                      come from desc.stats, which knows the axis that they are for
  *   INSITU_OP_SCALE    x * a
  *   INSITU_OP_SHIFT    x + a
  *   INSITU_OP_CLIP     a where x is less, b where x is greater
@@ -1636,7 +1636,8 @@ enum { INSITU_TRAIN = 0, INSITU_VAL = 1, INSITU_TEST = 2, INSITU_ALL = 3 }; /* s
 /* desc.io; AUTO: $INSITU_IO (uring, epoll), else the best that works */
 enum { INSITU_IO_URING = 1, INSITU_IO_EPOLL = 2 };
 enum { INSITU_RAISE = 1, INSITU_FILL = 2 }; /* on_bad_chunk, on_absent_chunk; FILL: edge */
-/* desc.receipts. ANCHORS: of which samples batches have. BYTES: also of what they show. */
+/* desc.receipts: one of them. ANCHORS: of which samples batches have. BYTES: of these, and of what
+ * they show. */
 enum { INSITU_RECEIPT_ANCHORS = 1, INSITU_RECEIPT_BYTES = 2 };
 /* desc.assembly. SCATTER: a decoded chunk's rows go to all batches that show them. GATHER: the
  * chunk is kept, and each batch gathers its rows before it is delivered. */
@@ -33771,7 +33772,7 @@ static insitu_status insitu__ops_axis(const struct insitu__ops_reader *r, const 
   if (!op->dim || !op->as || !fits)
     return insitu__ops_bad(r, INSITU_E_ARG,
         "dim or as is NULL, or bs does not fit; numbers for each element of an axis need dim, as, "
-        "n and, where the operation has two numbers, bs");
+        "n and, where the operation has two numbers, bs; for those of desc.stats leave all zero");
 
   for (; axis < z->axes; axis++) {
     char number[16];
@@ -38895,8 +38896,8 @@ static insitu_status insitu__split_by_fraction(
   }
 
   if (sum > 1 + 1e-9)
-    return insitu__error_set(
-        err, INSITU_E_ARG, "open: the split fractions add up to %g; they may add up to 1", sum);
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open: the split fractions add up to %g; let them add up to 1 or less", sum);
   struct insitu__order_perm perm;
   /* "split": keeps this draw apart from the epochs' */
   uint64_t words[3] = {desc->seed, UINT64_C(0x73706c6974), chunks}, cut = 0;
@@ -48422,12 +48423,16 @@ static bool insitu__config_keep_desc(insitu_loader *ld, const insitu_loader_desc
 
 /* ---- checks before the archive is opened ---- */
 
-/* A word of the desc, from 0 to `most`. */
+/* A word of the desc, from 0 to `most`; words (may be NULL) names the values. */
 static insitu_status insitu__config_check_word(
-    const char *name, int32_t value, uint64_t most, insitu_error *err) {
+    const char *name, int32_t value, uint64_t most, const char *const *words, insitu_error *err) {
   if (value >= 0 && (uint64_t)value <= most) return INSITU_OK;
+  char known[200] = "";
+  size_t at = 0;
+  for (int i = 0; words && words[i] && at < sizeof known; i++)
+    at += (size_t)snprintf(known + at, sizeof known - at, "%s%d %s", i ? ", " : ": ", i, words[i]);
   return insitu__error_set(
-      err, INSITU_E_ARG, "open: %s is %d; use one of its constants", name, value);
+      err, INSITU_E_ARG, "open: %s is %d; use one of its constants%s", name, value, known);
 }
 
 /* Numbers that are too large, and words that do not exist. */
@@ -48437,7 +48442,8 @@ static insitu_status insitu__config_check_fields(const insitu_loader_desc *d, in
     const void *member = (const char *)d + f->text.at;
     insitu_status status = INSITU_OK;
     if (f->text.kind == INSITU__TEXT_WORD)
-      status = insitu__config_check_word(f->text.name, *(const int32_t *)member, f->most, err);
+      status = insitu__config_check_word(
+          f->text.name, *(const int32_t *)member, f->most, f->text.words, err);
     if (status) return status;
     if (f->text.kind != INSITU__TEXT_U64 || !f->most) continue;
     uint64_t value = *(const uint64_t *)member;
@@ -48452,7 +48458,7 @@ static insitu_status insitu__config_check_fields(const insitu_loader_desc *d, in
         "open: on_batch_threads is %" PRIu64 ", at most %d makes sense; correct it",
         d->on_batch_threads, INSITU__REACTOR_MAX_WORKERS);
   int32_t log = d->log_level == INSITU_LOG_OFF ? 0 : d->log_level;
-  return insitu__config_check_word("log_level", log, INSITU_LOG_DEBUG, err);
+  return insitu__config_check_word("log_level", log, INSITU_LOG_DEBUG, NULL, err);
 }
 
 /* Whether a list of the desc is there, and not too long. */
@@ -53243,12 +53249,18 @@ static insitu_status insitu__state_same(
           "(split[].start and stop, from and to, sample_start and sample_stop) that hold what they "
           "held then",
           samples, g->samples, insitu__split_names[it->split]);
-    char values[80] = "";
+    char values[80] = "", todo[80] = "";
+    uint64_t world = it->plan.layout.world;
     if (field[i].number)
       snprintf(values, sizeof values, " (%" PRIu64 ", here %" PRIu64 ")", theirs, ours);
+    if (field[i].at == INSITU__STATE_GLOBAL && theirs % world == 0)
+      snprintf(todo, sizeof todo, ", with batch_size %" PRIu64, theirs / world);
+    if (field[i].at == INSITU__STATE_SEED)
+      snprintf(todo, sizeof todo, ", with seed %" PRIu64, theirs);
     return insitu__error_set(err, INSITU_E_STATE,
-        "restore: the state was taken with another value of %s%s; open the loader as it was then",
-        field[i].name, values);
+        "restore: the state was taken with another value of %s%s; open the loader as it was "
+        "then%s",
+        field[i].name, values, todo);
   }
 
   return INSITU_OK;
@@ -56795,8 +56807,11 @@ static bool insitu__document_value(
   }
   }
 
-  bool is_signed = f->kind == INSITU__TEXT_I64 || f->kind == INSITU__TEXT_I32;
-  return insitu__document_need(d, value, is_signed ? "a whole number" : "a whole number from 0 on");
+  if (f->kind == INSITU__TEXT_I64 || f->kind == INSITU__TEXT_I32)
+    return insitu__document_need(d, value, "a whole number");
+  return insitu__document_need(d, value,
+      insitu__text_json_is_string(j, value) ? "a whole number from 0 on, as in 64, \"64k\", \"2Gi\""
+                                            : "a whole number from 0 on");
 }
 
 /* ---- objects and lists ---- */

@@ -514,6 +514,8 @@ static void test_refused(void **state) {
       {{.kind = INSITU_OP_NORM, .dim = "z", .as = four, .bs = four, .n = 2}, INSITU_E_NOTFOUND,
           "time y x"},
       {{.kind = INSITU_OP_NORM, .dim = "y", .as = four, .n = 4}, INSITU_E_ARG, "bs does not fit"},
+      {{.kind = INSITU_OP_NORM, .dim = "y"}, INSITU_E_ARG,
+          "for those of desc.stats leave all zero"},
       {{.kind = INSITU_OP_SHIFT, .dim = "time", .as = four, .n = 4}, INSITU_E_UNSUPPORTED,
           "sample axis"},
       {{.kind = INSITU_OP_SHIFT, .as = four}, INSITU_E_ARG, "n is 0"},

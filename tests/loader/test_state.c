@@ -495,6 +495,19 @@ static void given(void **state) {
       {2, 64, 2, 1, "value of block_chunks (12, here 64)", "from the state"},
       {1, 0, 2, 1, "unit_chunks (2, here 1)", ""}, {2, 12, 1, 1, "lanes (2, here 1)", ""},
       {1, 12, 8, 0, "lanes (4, here 8)", ""}};
+  for (int i = 0; i < 2; i++) {
+    insitu_loader_desc d = desc_of(root, any_mode());
+    char had[40], now[80];
+    uint64_t was = i ? d.seed : d.batch_size;
+    snprintf(had, sizeof had, "(%" PRIu64 ", here %" PRIu64 ")", was, 2 * was + 1);
+    snprintf(now, sizeof now, "was then, with %s %" PRIu64, i ? "seed" : "batch_size", was);
+    *(i ? &d.seed : &d.batch_size) = 2 * was + 1;
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter *it = open_iter_or_fail(ld, &train);
+    refused(it, &runs[0].after[1][1], INSITU_E_STATE, had, now);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
   EACH_MODE (m)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
       insitu_loader_desc d = desc_of(root, m);
