@@ -3077,8 +3077,18 @@ static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
  * thread; nothing suspends. */
 
 #ifndef INSITU_REALLOC
+#ifndef INSITU_FREE
 #define INSITU_REALLOC(pointer, bytes) realloc(pointer, bytes)
 #define INSITU_FREE(pointer) free(pointer)
+#endif
+#endif
+
+#ifndef INSITU_REALLOC
+#error "insitubatch.h: an allocator of yours is two macros, to allocate and to free; define both"
+#endif
+
+#ifndef INSITU_FREE
+#error "insitubatch.h: an allocator of yours is two macros, to allocate and to free; define both"
 #endif
 
 /* NULL: no memory, or `bytes` is no size of an object; p is then as before. */
@@ -6347,7 +6357,7 @@ static void insitu__coro_prepare(struct insitu__coro *co) {
   uintptr_t bits = (uintptr_t)co;
   if (getcontext(&co->context.machine)) abort(); /* it has no failure on Linux */
   co->context.machine.uc_stack.ss_sp = co->low;
-  co->context.machine.uc_stack.ss_size = ((unsigned char *)co - co->low);
+  co->context.machine.uc_stack.ss_size = (size_t)((unsigned char *)co - co->low);
   co->context.machine.uc_link = NULL;
   makecontext(&co->context.machine, (void (*)(void))insitu__coro_main_halves, 2,
       (unsigned)(bits >> 16 >> 16), (unsigned)bits);
@@ -35651,16 +35661,15 @@ static bool insitu__geometry_is_mask_of(const insitu_variable *mask, const insit
   return mask->offset == v->offset && mask->n_steps == v->n_steps && mask->fixed == v->fixed;
 }
 
-/* What the operations of variable number i, and the name of its mask, can get wrong before arrays
- * are open. */
-static insitu_status insitu__geometry_check_ops(
+/* What the name of the mask of variable number i can get wrong before arrays are open. The lists of
+ * operations of all variables are checked. */
+static insitu_status insitu__geometry_check_mask(
     const insitu_loader_desc *desc, uint64_t i, insitu_error *err) {
   const insitu_variable *v = &desc->variables[i];
   const char *label = insitu__geometry_label(v);
-  insitu_status status = insitu__ops_check(v, label, err);
   bool owned = !v->n_ops || !insitu__ops_is_mask(v), taken = false;
 
-  for (uint64_t k = 0; !status && k < desc->n_variables; k++) {
+  for (uint64_t k = 0; k < desc->n_variables; k++) {
     const insitu_variable *other = &desc->variables[k];
     const char *name = other->into ? other->into : insitu__geometry_label(other);
     owned = owned || insitu__geometry_is_mask_of(v, other);
@@ -35670,26 +35679,33 @@ static insitu_status insitu__geometry_check_ops(
     taken = taken || !strcmp(name, v->mask) || !*v->mask;
     taken = taken || (k < i && other->mask && !together && !strcmp(other->mask, v->mask));
   }
-  if (!status && !owned)
+  if (!owned)
     return insitu__error_set(err, INSITU_E_ARG,
         "open, variable %s: INSITU_OP_MISSING is what makes masks; name `mask` in the variable "
         "whose missing elements are to be told",
         label);
-  if (!status && taken)
+  if (taken)
     return insitu__error_set(err, INSITU_E_ARG,
         "open, variable %s: mask is '%s', which is empty or the name of another output; give the "
         "mask a name of its own",
         label, v->mask);
-  return status;
+  return INSITU_OK;
+}
+
+/* Whether the slices that a variable counts can be there: each names another axis. */
+static bool insitu__geometry_has_slices(const insitu_variable *v) {
+  return v->n_slices <= INSITU__MAX_DIMS && (v->slices || !v->n_slices);
 }
 
 /* The steps and slices of a variable. */
 static insitu_status insitu__geometry_check_steps(
     const insitu_variable *v, const char *label, insitu_error *err) {
-  if ((v->n_steps && !v->steps) || v->n_steps > INSITU__MAX_STEPS || (v->n_slices && !v->slices))
-    return insitu__error_set(err, INSITU_E_ARG, "open, variable %s: %s", label,
-        v->n_slices && !v->slices ? "n_slices is set and slices is NULL; set both"
-                                  : "steps is NULL or n_steps is over 65536; correct them");
+  if ((v->n_steps && !v->steps) || v->n_steps > INSITU__MAX_STEPS)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: steps is NULL or n_steps is over 65536; correct them", label);
+  if (!insitu__geometry_has_slices(v))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "open, variable %s: slices is NULL or n_slices is over 16; correct them", label);
   for (uint64_t k = 0; k < (v->n_steps ? v->n_steps : 1); k++) {
     int64_t step = v->n_steps ? v->steps[k] : 0;
     if (v->offset > INSITU__MAX_OFFSET || v->offset < -INSITU__MAX_OFFSET ||
@@ -35700,13 +35716,9 @@ static insitu_status insitu__geometry_check_steps(
   return INSITU_OK;
 }
 
-/* What a desc's variables can get wrong without looking at any array. */
+/* What a desc's variables can get wrong without looking at any array. Their number is checked. */
 static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insitu_error *err) {
-  if (!desc->n_variables && desc->plan_only) return INSITU_OK;
-  if (!desc->variables || !desc->n_variables || desc->n_variables > INSITU__MAX_VARIABLES)
-    return insitu__error_set(err, INSITU_E_ARG,
-        "open: n_variables is %" PRIu64 "; give 1 to %d variables", desc->n_variables,
-        INSITU__MAX_VARIABLES);
+  if (!desc->n_variables) return INSITU_OK;
   uint64_t drawn = 0;
   for (uint64_t i = 0; i < desc->n_variables; i++) {
     const insitu_variable *v = &desc->variables[i];
@@ -35727,12 +35739,13 @@ static insitu_status insitu__geometry_check(const insitu_loader_desc *desc, insi
     status = insitu__geometry_check_fixed(v, label, err);
     if (!status) status = insitu__geometry_check_names(desc, i, err);
     if (!status) status = insitu__geometry_check_map(desc, i, err);
+    if (!status) status = insitu__ops_check(v, label, err);
     if (status) return status;
   }
 
-  insitu_status status = INSITU_OK; /* all variables have names */
+  insitu_status status = INSITU_OK; /* all variables have names, and sound lists of operations */
   for (uint64_t i = 0; !status && i < desc->n_variables; i++)
-    status = insitu__geometry_check_ops(desc, i, err);
+    status = insitu__geometry_check_mask(desc, i, err);
   if (drawn || status) return status;
   return insitu__error_set(err, INSITU_E_ARG,
       "open: all variables are fixed, and samples are drawn from none; add one that is not fixed, "
@@ -44215,6 +44228,9 @@ struct insitu__loader_iter_shared {
 
   uint64_t end_told_at;      /* the boundary between epochs that END was returned for */
   uint64_t epoch_entered_at; /* the boundary that the user passed by calling again: hold_epoch */
+  /* A batch was delivered, and since then neither was END returned nor was the iterator moved by
+   * set_epoch or restore. */
+  bool behind;
 
   /* The call of next that is running: when it began (0: none is), the batch it waits for. */
   int64_t next_began;
@@ -48465,13 +48481,28 @@ static insitu_status insitu__config_check_fields(const insitu_loader_desc *d, in
 static insitu_status insitu__config_check_list(
     const char *name, const void *list, uint64_t n, int most, insitu_error *err) {
   if (n <= (uint64_t)most && (list || !n)) return INSITU_OK;
-  return insitu__error_set(err, INSITU_E_ARG, "open: n_%s is %" PRIu64 "; give %s, at most %d",
-      name, n, name, list ? most : 0);
+  return insitu__error_set(err, INSITU_E_ARG,
+      "open: n_%s is %" PRIu64 "%s%s%s; give %s, at most %d", name, n, list ? "" : ", and ",
+      list ? "" : name, list ? "" : " is NULL", name, most);
 }
 
-/* The lists of codecs and options; variables are checked by insitu__geometry_check. */
+/* Whether a desc has variables, and no more than may be. */
+static insitu_status insitu__config_check_count(const insitu_loader_desc *desc, insitu_error *err) {
+  uint64_t n = desc->n_variables;
+
+  if (!n && desc->plan_only) return INSITU_OK;
+  if (n && n <= INSITU__MAX_VARIABLES && desc->variables) return INSITU_OK;
+  return insitu__error_set(err, INSITU_E_ARG,
+      "open: n_variables is %" PRIu64 "%s; give 1 to %d variables", n,
+      n && !desc->variables ? ", and variables is NULL" : "", INSITU__MAX_VARIABLES);
+}
+
+/* The lists of codecs and options, and how many variables there are: what these say is checked by
+ * insitu__geometry_check. */
 static insitu_status insitu__config_check_lists(const insitu_loader_desc *d, insitu_error *err) {
-  insitu_status status =
+  insitu_status status = insitu__config_check_count(d, err);
+  if (status) return status;
+  status =
       insitu__config_check_list("codecs", d->codecs, d->n_codecs, INSITU__MAX_USER_CODECS, err);
   if (status) return status;
   for (uint64_t i = 0; i < d->n_codecs; i++) {
@@ -53564,7 +53595,8 @@ static uint64_t insitu__pass_end(const insitu_iter *it) {
   const insitu_loader_desc *c = &it->loader->config;
   uint64_t epoch = it->shared.next / it->batches;
   /* two orders are kept: this epoch's and the next one's */
-  uint64_t end = (epoch + (c->hold_epoch ? 1 : 2)) * it->batches;
+  uint64_t epochs = insitu__base_min(epoch + (c->hold_epoch ? 1 : 2), INSITU__MAX_EPOCH);
+  uint64_t end = epochs * it->batches;
   if (c->hold_epoch && it->shared.next % it->batches == 0 &&
       it->shared.epoch_entered_at != it->shared.next)
     end = it->shared.next;
@@ -54504,6 +54536,7 @@ struct insitu__pass_move {
   /* What it shows from there on; NULL: the same as before. With it the iterator stays where it is,
    * and what next has told of ends and errors stays told. */
   const struct insitu__geometry *shown;
+  bool onward; /* behind batches that are left out: those before them stay delivered */
 
   /* NULL: the iterator keeps its plan. Else another one with its orders, sizes and tables; once the
    * iterator has moved, those that it had. */
@@ -54605,6 +54638,7 @@ static void insitu__pass_move_await(void *arg) {
     memset(&it->device.error, 0, sizeof it->device.error);
     it->shared.end_told_at = it->shared.epoch_entered_at = m->batch ? UINT64_MAX : number;
     it->shared.failed = false;
+    if (!m->onward) it->shared.behind = false;
   }
   if (m->stored) {
     it->shared.receipt = m->stored->receipt;
@@ -54965,6 +54999,7 @@ static void insitu__pass_deliver(insitu_iter *it, struct insitu__loader_slab *sl
   if (!slab->filled_at) slab->filled_at = slab->delivered_at;
   it->shared.held++;
   it->shared.next++;
+  it->shared.behind = true;
 }
 
 /* Tells the timeline of a batch that is released. With the lock held. */
@@ -54990,8 +55025,14 @@ static insitu_status insitu__pass_poll(insitu_iter *it, insitu_batch **out, insi
   if (it->shared.failed) goto failed;
   if (it->shared.next % it->batches == 0 && it->shared.end_told_at != it->shared.next) {
     it->shared.end_told_at = it->shared.next;
+    it->shared.behind = false;
     return INSITU_END;
   }
+
+  if (it->shared.next / it->batches >= INSITU__MAX_EPOCH)
+    return insitu__error_set(err, INSITU_E_ARG,
+        "next: epoch 2^20 - 1 was the last one, and it is over; call insitu_iter_set_epoch or "
+        "insitu_iter_restore");
 
   if (it->shared.next % it->batches == 0 && it->shared.epoch_entered_at != it->shared.next) {
     it->shared.epoch_entered_at = it->shared.next;
@@ -58516,10 +58557,13 @@ INSITU_DEF insitu_status insitu_read(insitu_loader *ld, const insitu_variable *v
     uint64_t dst_bytes, insitu_shape *shape, insitu_error *err) {
   insitu_status status = insitu__public_begin(ld, false, err);
   if (status) return status;
-  if (!variable || (!variable->path && !variable->label) ||
-      (variable->n_slices && !variable->slices) || (!dst && !shape))
+  if (!variable || (!variable->path && !variable->label) || (!dst && !shape))
+    return insitu__error_set(
+        err, INSITU_E_ARG, "read: variable, its path, or dst and shape are NULL; give them");
+
+  if (!insitu__geometry_has_slices(variable))
     return insitu__error_set(err, INSITU_E_ARG,
-        "read: variable, its path, its slices, or dst and shape are NULL; give them");
+        "read: slices is NULL or n_slices is over %d; correct them", INSITU__MAX_DIMS);
 
   if (variable->offset || variable->n_steps)
     return insitu__error_set(
@@ -58936,7 +58980,7 @@ static insitu_status insitu__public_skip(insitu_iter *it, insitu_error *err) {
   pthread_mutex_unlock(&it->lock);
   if (!due) return INSITU_OK;
 
-  struct insitu__pass_move m = {.it = it, .epoch = epoch, .batch = behind};
+  struct insitu__pass_move m = {.it = it, .epoch = epoch, .batch = behind, .onward = true};
   insitu_status status =
       insitu__public_run(it->loader, "iterator", insitu__pass_move_await, &m, err);
   if (status) return status;
@@ -59031,6 +59075,7 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(insitu_iter *it, uint64_t epoch, 
   bool there = it->shared.next == epoch * it->batches && it->shared.first_damaged == UINT64_MAX &&
                !it->shared.failed && !it->device.error.status;
   if (there) it->shared.end_told_at = it->shared.next;
+  if (there) it->shared.behind = false;
   if (there) it->user.lap.began = 0;
   /* The scan may have stopped before batches that were left out: no delivery tells it to go on. */
   if (there && it->shared.skips.n) insitu__reactor_wake(&it->loader->reactor);
@@ -59149,7 +59194,7 @@ static insitu_status insitu__public_check_begin(insitu_iter *it, insitu_error *e
   pthread_mutex_lock(&it->lock);
   bool failed = it->shared.failed;
   uint64_t next = it->shared.next;
-  bool begins = next == it->start || it->shared.end_told_at == next;
+  bool begins = !it->shared.behind;
   pthread_mutex_unlock(&it->lock);
   if (failed)
     return insitu__error_set(err, INSITU_E_ARG,
@@ -59220,7 +59265,7 @@ INSITU_DEF insitu_status insitu_iter_skip(
   if (status) return status;
   pthread_mutex_lock(&it->lock);
   uint64_t next = it->shared.next, epoch = next / it->batches, at = next % it->batches;
-  bool inside = n && first < it->batches && n <= it->batches - first;
+  bool inside = n && epoch < INSITU__MAX_EPOCH && first < it->batches && n <= it->batches - first;
   bool ahead = first >= at;
   bool fits = inside && ahead && insitu__receipt_skip(&it->shared.skips, epoch, first, first + n);
   pthread_mutex_unlock(&it->lock);
@@ -61791,6 +61836,11 @@ static insitu_status insitu__scan_check(const insitu_scan_desc *desc, insitu_err
   if (desc->split < INSITU_TRAIN || desc->split > INSITU_ALL)
     return insitu__error_set(err, INSITU_E_ARG,
         "scan: split %d is none of INSITU_TRAIN to INSITU_ALL; correct it", desc->split);
+  if (!(desc->checkpoint_s >= 0))
+    return insitu__error_set(err, INSITU_E_ARG,
+        "scan: checkpoint_s is %g; give seconds, or 0 for 30", desc->checkpoint_s);
+  insitu_status status = insitu__config_check(desc->loader, err);
+  if (status) return status;
   if (desc->n_lags > INSITU__SCAN_LAGS || (desc->n_lags && !desc->lags))
     return insitu__error_set(err, INSITU_E_ARG,
         "scan: lags is NULL, or n_lags over %d; correct them", INSITU__SCAN_LAGS);
@@ -62164,8 +62214,10 @@ INSITU_DEF insitu_status insitu_scan_merge(
   for (uint64_t i = 0; !status && i < n; i++) {
     struct insitu__scan_state part = {0};
     char name[400];
-    insitu__text_redact(parts[i], name, sizeof name);
-    status = insitu__scan_load(&part, parts[i], err);
+    insitu__text_redact(parts[i] ? parts[i] : "", name, sizeof name);
+    status = parts[i] ? insitu__scan_load(&part, parts[i], err)
+                      : insitu__error_set(err, INSITU_E_ARG,
+                            "scan: parts[%" PRIu64 "] is NULL; give %" PRIu64 " paths", i, n);
     if (!status && i == 0) {
       all = part;
       memset(&part, 0, sizeof part);

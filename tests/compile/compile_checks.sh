@@ -139,7 +139,7 @@ for c in $compilers; do
     *) parse= ;;
   esac
   for mode in "$features" "-DINSITU_WITH_CUDA -isystem $root/tests/cudasim" "-DINSITU_NO_URING $features -DNDEBUG" \
-    "-std=gnu17 -fPIC"; do
+    "-DINSITU_CORO_UCONTEXT -DINSITU_OPS_SCALAR -DINSITU_DEBUG -DINSITU_VALGRIND -DNDEBUG" "-std=gnu17 -fPIC"; do
     compile "implementation" "$c" "$gnu -O0 $warnings $mode" $parse -c implement.c -o mode.o
   done
   for mode in $features -DNDEBUG; do
@@ -206,6 +206,13 @@ for c in $compilers; do
     elif grep -q 'error.*-fno-fast-math' log; then ok; else bad "$c: the error with $fast does not say what to do"; fi
     check "$c: implements with $fast -fno-fast-math" $c $gnu $fast -fno-fast-math -I"$include" -E implement.c -o none.i
     check "$c: declares with $fast" $c $gnu $fast -I"$include" -c declare.c -o none.o
+  done
+
+  # Half of an allocator is refused.
+  for half in '-DINSITU_REALLOC(p,n)=realloc(p,n)' '-DINSITU_FREE(p)=free(p)'; do
+    if $c $gnu "$half" -I"$include" -E implement.c >none.i 2>log; then
+      bad "$c: implements with $half alone"
+    elif grep -q 'error.*to allocate and to free; define both' log; then ok; else bad "$c: the error of half an allocator"; fi
   done
 
   # The declarations bring in nothing but what the compiler and libc have.

@@ -727,6 +727,55 @@ static void test_set_epoch(void **state) {
   support_remove(root);
 }
 
+/* Behind epoch 2^20 - 1 there is no other: no state could tell it. */
+static void test_last_epoch(void **state) {
+  (void)state;
+  const char *root = support_path("last");
+  support_make(root, &plain);
+  EACH_MODE (m) {
+    insitu_loader_desc d = plain_desc(root, m);
+    d.hold_epoch = (int32_t)support_below(2);
+    insitu_loader *ld = open_or_fail(&d);
+    insitu_iter_desc id = {.api = INSITU_API, .epoch = (1 << 20) - 1};
+    insitu_iter *it = open_iter_or_fail(ld, &id);
+    insitu_state after = {{0}};
+    insitu_error err;
+    insitu_batch *b;
+    insitu_plan plan;
+    insitu_stats stats;
+    assert_int_equal(insitu_loader_plan(ld, &id, &plan, &err), INSITU_OK);
+    for (uint64_t i = 0; i < plan.batches; i++, insitu_batch_release(&b)) {
+      b = next_batch_or_fail(it);
+      after = b->after;
+    }
+    for (int again = 0; again < 2; again++) {
+      assert_int_equal(insitu_iter_next(it, 20000, &b, &err), INSITU_END);
+      for (int k = 0; k < 2; k++) {
+        assert_int_equal(insitu_iter_next(it, INSITU_FOREVER, &b, &err), INSITU_E_ARG);
+        assert_null(b);
+        assert_int_equal(err.status, INSITU_E_ARG);
+        assert_non_null(strstr(err.message, "epoch 2^20 - 1 was the last one"));
+      }
+      assert_int_equal(insitu_iter_skip(it, 0, 1, &err), INSITU_E_ARG);
+      assert_int_equal(insitu_iter_restore(it, &after, &err), INSITU_OK);
+    }
+    assert_int_equal(insitu_loader_stats(ld, &stats, &err), INSITU_OK);
+    assert_int_equal(stats.reads, plan.reads); /* nothing of another epoch */
+    assert_int_equal(insitu_iter_set_epoch(it, 1 << 20, &err), INSITU_E_ARG);
+    assert_int_equal(insitu_iter_set_epoch(it, 3, &err), INSITU_OK);
+    b = next_batch_or_fail(it);
+    assert_int_equal(b->epoch, 3);
+    insitu_batch_release(&b);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+    id.epoch = 1 << 20;
+    ld = open_or_fail(&d);
+    assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_E_ARG);
+    insitu_loader_close(&ld);
+  }
+  support_remove(root);
+}
+
 /* ---- several iterators, held batches, budget ---- */
 
 static void test_iterators_together(void **state) {
@@ -1268,6 +1317,49 @@ static void put(const char *root, const char *key, const char *text) {
 }
 
 #define REST "\"order\":\"C\",\"fill_value\":0,\"filters\":null,"
+/* Numbers that no list of a desc has are refused before anything behind the list is looked at. */
+static void test_wrong_counts(void **state) {
+  (void)state;
+  const char *root = support_path("counts");
+  support_make(root, &plain);
+  insitu_slice slice = {.axis = 1, .start = 1};
+  insitu_op op = {.kind = INSITU_OP_SCALE, .a = 2};
+  insitu_variable v[2] = {{.label = "x", .path = "x"}, {.label = "y", .path = "x"}};
+  insitu_loader_desc d = plain_desc(root, any_mode()), wrong = d;
+  insitu_error err;
+  insitu_shape shape;
+  wrong.n_variables = UINT64_MAX;
+  refuse(&wrong, INSITU_E_ARG, "n_variables is 18446744073709551615; give 1 to 1024");
+  wrong.variables = NULL;
+  wrong.n_variables = 1;
+  refuse(&wrong, INSITU_E_ARG, "n_variables is 1, and variables is NULL");
+  wrong = d;
+  wrong.n_axes = 1;
+  refuse(&wrong, INSITU_E_ARG, "n_axes is 1, and axes is NULL; give axes, at most 8");
+  wrong = d;
+  wrong.variables = v;
+  wrong.n_variables = 2;
+  static const uint64_t many[] = {17, UINT64_MAX, (UINT64_C(1) << 59) + 1};
+  insitu_loader *ld = open_or_fail(&d);
+  for (int i = 0; i < 3; i++) {
+    v[1].slices = &slice;
+    v[1].n_slices = many[i];
+    refuse(&wrong, INSITU_E_ARG, "variable y: slices is NULL or n_slices is over 16");
+    assert_int_equal(insitu_read(ld, &v[1], NULL, 0, &shape, &err), INSITU_E_ARG);
+    assert_non_null(strstr(err.message, "n_slices is over 16"));
+    v[1].n_slices = 0;
+    v[1].ops = &op;
+    v[1].n_ops = many[i] | 128;
+    refuse(&wrong, INSITU_E_ARG, "variable y: ops is NULL, or n_ops over 64");
+    v[1].n_ops = 0;
+  }
+  v[1].slices = NULL;
+  v[1].n_slices = 1;
+  refuse(&wrong, INSITU_E_ARG, "variable y: slices is NULL");
+  insitu_loader_close(&ld);
+  support_remove(root);
+}
+
 static void test_refusals(void **state) {
   (void)state;
   const char *root = support_path("refuse");
@@ -2210,6 +2302,7 @@ int main(void) {
     cmocka_unit_test(test_iter_api),
     cmocka_unit_test(test_resume),
     cmocka_unit_test(test_set_epoch),
+    cmocka_unit_test(test_last_epoch),
     cmocka_unit_test(test_iterators_together),
     cmocka_unit_test(test_held_batches),
     cmocka_unit_test(test_memory),
@@ -2221,6 +2314,7 @@ int main(void) {
     cmocka_unit_test(test_error_then_restart),
     cmocka_unit_test(test_conversions),
     cmocka_unit_test(test_converted_nan),
+    cmocka_unit_test(test_wrong_counts),
     cmocka_unit_test(test_refusals),
     cmocka_unit_test(test_forked_child),
     cmocka_unit_test(test_threads),

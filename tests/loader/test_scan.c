@@ -551,8 +551,53 @@ static void refused(void **state) {
   d.world = 2;
   assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
   d.rank = d.world = 0;
+  static const double no_seconds[] = {-1, __builtin_nan("")};
+  for (int i = 0; i < 2; i++) {
+    s.checkpoint_s = no_seconds[i];
+    assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
+    HAS(err.message, "checkpoint_s");
+  }
+  s.checkpoint_s = 0;
+  d.n_variables = UINT64_MAX; /* no list is looked at behind its end */
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
+  HAS(err.message, "n_variables is 18446744073709551615");
+  d.n_variables = 1;
+  insitu_axis axis = {.axis = 0};
+  d.axes = &axis;
+  d.n_axes = UINT64_MAX;
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
+  HAS(err.message, "n_axes is 18446744073709551615");
+  d.axes = NULL;
+  d.n_axes = 0;
+  insitu_op op = {.kind = INSITU_OP_SCALE, .a = 2};
+  v.ops = &op;
+  v.n_ops = UINT64_MAX;
+  assert_int_equal(insitu_scan(&s, &err), INSITU_E_ARG);
+  HAS(err.message, "n_ops");
+  v.n_ops = 0;
   d.memory_budget = 3 << 20;
   assert_true(insitu_scan(&s, &err) < 0);
+}
+
+/* What insitu_scan_merge is given instead of parts. */
+static void no_parts(void **state) {
+  (void)state;
+  insitu_variable v = one("t");
+  insitu_loader_desc d = desc_of(&v, 1);
+  insitu_error err;
+  char whole[512], path[512];
+  snprintf(whole, sizeof whole, "%s", support_path("whole.json"));
+  snprintf(path, sizeof path, "%s", support_path("no_parts.json"));
+  scan(&d, whole);
+  const char *const parts[] = {whole}, *const none[] = {NULL};
+  assert_int_equal(insitu_scan_merge(NULL, 1, path, &err), INSITU_E_ARG);
+  assert_int_equal(insitu_scan_merge(parts, 0, path, &err), INSITU_E_ARG);
+  assert_int_equal(insitu_scan_merge(parts, 1, "", &err), INSITU_E_ARG);
+  assert_int_equal(insitu_scan_merge(none, 1, path, &err), INSITU_E_ARG);
+  HAS(err.message, "parts[0] is NULL");
+  assert_int_equal(insitu_scan_merge(parts, 1, path, &err), INSITU_E_FORMAT);
+  HAS(err.message, "it is no part of a scan");
+  assert_int_not_equal(access(path, F_OK), 0);
 }
 
 /* on_batch never sees the arrays of a scan, and dtype changes nothing. */
@@ -1179,7 +1224,8 @@ int main(void) {
       cmocka_unit_test(caller_flushes), cmocka_unit_test(long_dim), cmocka_unit_test(empty_ranks),
       cmocka_unit_test(bad_ranges), cmocka_unit_test(left_in_files), cmocka_unit_test(cut_short),
       cmocka_unit_test(which_are_left), cmocka_unit_test(left_and_killed),
-      cmocka_unit_test(coded_and_hurt), cmocka_unit_test(coded_as_read), cmocka_unit_test(refused)};
+      cmocka_unit_test(coded_and_hurt), cmocka_unit_test(coded_as_read), cmocka_unit_test(refused),
+      cmocka_unit_test(no_parts)};
   void *none = NULL;
   support_setup(&none);
   make_archive();

@@ -519,6 +519,17 @@ static void refused(void **state) {
     check(b, shown);
     assert_int_equal(b->epoch, 7);
     insitu_batch_release(&b);
+    /* behind batches that are left out the epoch is still under way, whether or not one came */
+    assert_int_equal(insitu_iter_skip(it, 1, 1, &err), INSITU_OK);
+    assert_int_equal(insitu_iter_next(it, 0, &b, &err) & ~INSITU_TIMEOUT, 0);
+    refuse(it, "y", 1, INSITU_E_ARG, "epoch 7");
+    insitu_batch_release(&b);
+    /* not so before the first batch of the epoch */
+    assert_int_equal(insitu_iter_set_epoch(it, 8, NULL), INSITU_OK);
+    assert_int_equal(insitu_iter_skip(it, 0, 1, &err), INSITU_OK);
+    assert_int_equal(insitu_iter_next(it, 0, &b, &err) & ~INSITU_TIMEOUT, 0);
+    if (!b) set(it, "y", 1);
+    insitu_batch_release(&b);
     insitu_loader_close(&ld);
     refuse(it, "y", 1, INSITU_E_ARG, "was closed");
     insitu_iter_close(&it);
