@@ -75,10 +75,11 @@
  *   directly to its place in each batch that wants it, also in batches a whole window ahead. A slab
  *   whose rows have all arrived is delivered, strictly in order.
  *
- *   Of a chunk that shows only some rows to a window, or only some of each row (slices, select),
- *   no more is decoded than its codec lets alone: of blosc the blocks that have some of these rows,
- *   of lz4 and zstd what lies before their end. What a checksum covers, and what a filter (shuffle,
- *   delta...) or a transpose mixes, is decoded whole; gzip and zlib have checksums of their own.
+ *   Where a window wants only some rows of a chunk, or only some of each row (slices, select), no
+ *   more of it is decoded than its codec makes necessary: of blosc the blocks that have some of
+ *   these rows, of lz4 and zstd what lies before the end of the last one. What a checksum covers,
+ *   and what a filter (shuffle, delta...) or a transpose mixes, is decoded whole; gzip and zlib
+ *   have checksums of their own.
  *   Chunks that patches show are decoded whole, too. So are all chunks with on_bad_chunk =
  *   INSITU_FILL, so that a damaged one is filled for every sample that shows it.
  *
@@ -98,12 +99,12 @@
  *
  *   What a window shows of a chunk is decoded once, and kept until the last batch that may show it
  *   has gathered its rows, which workers do shortly before the batch is delivered. Windows share
- *   what is kept. There is room for all that open windows show, of chunks they show in part for
- *   those rows; its pages are taken as they are needed, and of large chunks that is mostly less.
- *   insitu_plan.scatter_bytes and gather_bytes tell what both assemblies take of
- *   memory, and desc.assembly says which it is to be. Order, values and states are the same; a
- *   damaged chunk that is an error may be met in another batch, since the assemblies may decode
- *   other parts of it. Chunks cannot be kept where samples are patches, where a shard has a codec
+ *   what is kept. Room is reserved for all that open windows show: for the whole of a chunk, or for
+ *   the rows that they show of it. Pages of this room are taken when they are needed; with large
+ *   chunks that is mostly less. insitu_plan.scatter_bytes and gather_bytes tell how much memory
+ *   each assembly takes, and desc.assembly chooses one. Order, values and states are the same. The
+ *   error of a damaged chunk may come with another batch, since the assemblies may decode different
+ *   parts of the chunk. Chunks cannot be kept where samples are patches, where a shard has a codec
  *   around it, and where a sample lies in more than 4,096 chunks.
  *
  *   Raw chunks are read by the kernel into the batch itself, or to where they are kept. The reactor
@@ -118,7 +119,8 @@
  *
  *   A variable shows whole rows of its array, unless slices (ranges of indexes) or select narrow
  *   them. select is one text for programs, configuration files and --select of the command: for
- *   each dimension that it narrows, the name, =, and what is shown. A ; parts dimensions.
+ *   each dimension that it narrows, the name, =, and what is shown. A semicolon separates
+ *   dimensions.
  *
  *     level=500,850      these values, in this order
  *     lat=60..30         all values from 60 to 30, both included, in this order, which may turn
@@ -131,8 +133,9 @@
  *
  *   Values are looked up when the loader is opened, in the coordinate: the array with the name of
  *   the dimension, beside the variable's array or at the root. A value that is not there is an
- *   error that names its neighbours. A dimension without a name is named by its number. An axis of
- *   which one value is shown stays an axis. Only chunks that hold something selected are read.
+ *   error that names its neighbours. A dimension without a name is named by its number. An axis
+ *   stays an axis where only one value of it is shown. Only chunks that hold something selected are
+ *   read.
  *
  *   Variables with the same `into` are one output of the batch, which has channels as axis 1:
  *   (rows, channels[, n_steps], other axes). Axes of which select lists values or indexes become
@@ -178,11 +181,11 @@
  *
  *   MAPS. The samples of the first variable's array are the anchors (fixed variables apart). Other
  *   arrays may have more or fewer samples, or begin at another date: each array has a map from
- *   anchors to its own samples, its partners. An anchor without a partner in some array is dropped,
- *   and counted. offset and steps count samples of the array itself: steps -5 to 0 of hourly fluxes
- *   are the six hours up to the sample of a 6-hourly state. sample_dim finds the axis by name: z
- *   may be the third axis of an image (t, c, z, y, x) and the first one of its mask (z, y, x), and
- *   chunks may differ.
+ *   anchors to its own samples. The sample that belongs to an anchor is the anchor's partner. An
+ *   anchor without a partner in some array is dropped, and counted. offset and steps count samples
+ *   of the array itself: steps -5 to 0 of hourly fluxes are the six hours up to the sample of a
+ *   6-hourly state. sample_dim finds the axis by name: z may be the third axis of an image (t, c,
+ *   z, y, x) and the first one of its mask (z, y, x), and chunks may differ.
  *
  *     map = 0                Arrays of one length belong together by index. Where they have
  *                            coordinates of their own, since they lie in different groups or name
@@ -202,11 +205,11 @@
  *   numbers the units, where both have some, must be the same. Arrays of one length in one group
  *   share their coordinate, which is not read. What is read for a split lies in the split: samples
  *   of another array belong to the split between whose anchors their coordinate lies; by a rate n,
- *   anchors [a, b) own the samples [a * n, b * n). A chunk of another array counts as many anchors
- *   as it lasts: by the rate, or as the first three joined samples in a row lie. Name the coarser
- *   array first: where only every sixth anchor has a partner, each unit is one sample. Of several
- *   axes in desc.axes, maps are along the one that the split is along. Along the others, those with
- *   a patch, too, arrays have one length and belong together by index.
+ *   anchors [a, b) own the samples [a * n, b * n). How many anchors a chunk of another array stands
+ *   for is told by the rate, or by how far apart the first three joined samples in a row lie. Name
+ *   the coarser array first: where only every sixth anchor has a partner, each unit is one sample.
+ *   Of several axes in desc.axes, maps are along the one that the split is along. Along the others,
+ *   those with a patch, too, arrays have one length and belong together by index.
  *
  *     const int64_t six[] = {-5, -4, -3, -2, -1, 0};
  *     const insitu_variable joined[] = {{.label = "state", .path = "6h/t"},
@@ -239,7 +242,7 @@
  *
  *     range          it lies outside the start and stop, or the dates, of a sample axis
  *     stride         an axis's stride leaves it out
- *     list           desc.samples has it not: see LISTS
+ *     list           desc.samples does not list it: see LISTS
  *     other_split    it belongs to another split, or to none
  *     excluded       the manifest excludes it, or a sample that its window shows
  *     gap            split_gap leaves it out
@@ -536,17 +539,17 @@
  *   CACHES. In memory: desc.cache_memory keeps decoded chunks for later epochs, of local archives,
  *   too: what is found there is neither read nor decoded. It is a part of memory_budget, shared by
  *   all iterators of the loader; no more is taken than all chunks of the variables need. The order
- *   of the epochs to come is known, so that the chunk goes that is used last: nearly no cache of
- *   the same size finds more. insitu_plan.hit_rate tells what share of its chunks a run of six
- *   epochs finds, the first left out, and late_hit_rate what later epochs find: with several ranks
- *   a rank is shown chunks in the first epochs that it has not read before. They are the shares
- *   with INSITU_SCATTER; with INSITU_GATHER the kept chunks already answer repeats within a window,
- *   so that fewer uses come to the cache, and a lower share of them is found.
- *   insitu_stats counts cache_hits and cache_misses. Order, values and states are those without a
- *   cache. Give it room for many times max_inflight chunks. A chunk that is kept is decoded whole,
- *   also where batches show a part of it. Not kept are absent and damaged chunks, and arrays with a
- *   codec around their shards; of patches what came first stays. A cache that could keep no chunk
- *   of any array is refused when the loader is opened.
+ *   of the epochs to come is known, so that the chunk whose next use is furthest away makes room
+ *   for others: hardly any cache of the same size finds more. insitu_plan.hit_rate tells what share
+ *   of its chunks a run of six epochs finds, the first left out, and late_hit_rate what later
+ *   epochs find: with several ranks a rank is shown chunks in the first epochs that it has not read
+ *   before. They are the shares with INSITU_SCATTER; with INSITU_GATHER the kept chunks already
+ *   answer repeats within a window, so that fewer uses come to the cache, and a lower share of them
+ *   is found. insitu_stats counts cache_hits and cache_misses. Order, values and states are those
+ *   without a cache. Give it room for many times max_inflight chunks. A chunk that is kept is
+ *   decoded whole, also where batches show a part of it. Not kept are absent and damaged chunks,
+ *   and arrays with a codec around their shards; of patches what came first stays. A cache that
+ *   could keep no chunk of any array is refused when the loader is opened.
  *
  *   On disk: desc.cache_dir, within cache_budget, for later epochs and runs and for all processes
  *   of a node. It keeps what a remote store sent, as it was sent: see REMOTE STORES. With
@@ -563,15 +566,15 @@
  *   arrays with a codec around their shards or with chunks of several sizes, virtual archives and
  *   Icechunk repositories. What a chunk takes may be at most an eighth of cache_budget. Both caches
  *   may be used at once. insitu_plan.disk_hit_rate tells what share of its chunks a run of six
- *   epochs finds on disk, the first left out. What no run uses any more goes first; then what is
- *   used in a later epoch goes for a chunk that is used in an earlier one, or again within an
- *   epoch, as the orders of the epochs to come tell. Ranks of a run that share the directory know
- *   of each other, and go by the orders of all of them; give ranks of one node numbers that follow
- *   each other. Such a chunk is written anew in its turn: with several nodes, or chunks that an
- *   epoch reads twice, a third of the reads may be written in each epoch; where each chunk is read
- *   once by a node, nothing is once the directory is full. What came first stays where a loader
- *   would have to know more than 2^18 chunks, or by more than a 32nd of memory_budget or what is
- *   left of it, and of patches.
+ *   epochs finds on disk, the first left out. What no run uses any more is removed first. Then a
+ *   chunk that is used in a later epoch makes room for one that is used in an earlier epoch, or
+ *   again within an epoch, as the orders of the epochs to come tell. Ranks of a run that share the
+ *   directory know of each other, and go by the orders of all of them; give ranks of one node
+ *   numbers that follow each other. A chunk that made room is written again when it is read again:
+ *   with several nodes, or chunks that an epoch reads twice, up to a third of the reads may be
+ *   written in each epoch. Where a node reads each chunk once, nothing is written any more once the
+ *   directory is full. What came first stays where a loader would have to know more than 2^18
+ *   chunks, or by more than a 32nd of memory_budget or what is left of it, and of patches.
  *
  *   desc.offline = 1 asks the store for nothing: metadata and chunks come from cache_dir alone, so
  *   that a node without a network, or without the file system of the archive, goes on. What is
@@ -704,8 +707,8 @@
  *                         loaded by dlopen should stay loaded
  *
  *   Own threads are named insitu-*, block all signals but those of faults, and install no handlers.
- *   A file that may become no longer (ulimit -f) is like a full disk, on your threads, too: their
- *   SIGXFSZ is held back.
+ *   A file that is as long as the process may make it (ulimit -f) counts as a full disk: the
+ *   library's writes hold the signal SIGXFSZ back, on your threads, too.
  *   While batches are ready and no chunk is in flight the reactor thread has the policy
  *   SCHED_BATCH, where it would have SCHED_OTHER: insitu_iter_next wakes it for the next chunks,
  *   and on a machine without an idle core it would run at once in place of the caller. A policy
@@ -715,15 +718,17 @@
  *   your calls, perhaps several at once, and may not call the loader.
  *
  *   With inline_io or plan_only there is no reactor thread and no worker: all other work happens
- *   inside the calls of the thread that opened the loader. A forked child may not use its parent's
- *   loader (INSITU_E_FORKED), and may open its own.
+ *   inside the calls of the thread that opened the loader. No other thread may call what reads or
+ *   what moves an iterator, nor close the loader and its iterators. A forked child may not use its
+ *   parent's loader (INSITU_E_FORKED), and may open its own.
  *
  * ---- 10. ERRORS ----
  *
  *   Every call that can fail returns a status and takes an insitu_error of yours, or NULL. An error
  *   belongs to the batch that it damages: earlier batches are delivered first, then
  *   insitu_iter_next returns the error every time until insitu_iter_set_epoch or
- *   insitu_iter_restore.
+ *   insitu_iter_restore. The error of a call with wrong arguments, in the wrong thread or process,
+ *   changes nothing.
  *
  *   Only an object that does not exist is an absent chunk, or an inner chunk that the index of its
  *   shard calls absent. Every other failure to read or decode is an error, or with on_bad_chunk =
@@ -1197,14 +1202,16 @@
  *   INSITU_NO_URING         no io_uring and no liburing; reads go through the epoll backend
  *   INSITU_NO_CURL          no remote stores and no libcurl
  *
- *   INSITU_REALLOC(p, n)    your allocator, on any thread, for everything but what is mapped
- *   INSITU_FREE(p)          (batches, chunk buffers, indexes of shards, stacks) and what zstd,
- *                           libdeflate (once for each decoding thread) and liburing allocate
+ *   INSITU_REALLOC(p, n)    your allocator, both or neither. It is called on any thread, for
+ *   INSITU_FREE(p)          everything but what is mapped (batches, chunk buffers, indexes of
+ *                           shards, stacks) and what zstd, libdeflate (once for each decoding
+ *                           thread) and liburing allocate
  *   INSITU_CORO_STACK       bytes of a coroutine's stack (64 KiB; untouched pages cost nothing)
  *   INSITU_CORO_UCONTEXT    switch coroutines by ucontext instead of assembly: about 20 times
  *                           slower; musl has no ucontext
  *   INSITU_OPS_SCALAR       operations without vectors: slower, and the same bits
- *   INSITU_TRACE_RECORDS    records that a timeline keeps, a power of two (65,536); see TIMELINES
+ *   INSITU_TRACE_RECORDS    records that a timeline keeps: a power of two, 4 to 65,536 (65,536);
+ *                           see TIMELINES
  *   INSITU_WATCHDOG_S       seconds (30) without a finished chunk after which a warning names the
  *                           oldest one in flight
  *   INSITU_VALGRIND         tell Valgrind of coroutine stacks (a few instructions per stack); on by
@@ -1224,8 +1231,8 @@
  *     find_package(insitubatch)    # CMake: insitubatch::shared, insitubatch::static, or, with
  *                                  # INSITU_IMPLEMENTATION in a file of yours, insitubatch::header
  *
- *   Environment, read when a loader is opened; nothing else of it is, but for what REMOTE STORES
- *   names:
+ *   Environment, read when a loader is opened. The library reads nothing else of it, but for what
+ *   RANKS AND ROWS, DEVICES and REMOTE STORES name:
  *   INSITU_IO=uring|epoll   the backend, where desc.io does not say
  *   INSITU_LOG=off|error|warn|info|debug   what is logged, where desc.log_level does not say
  *   INSITU_TRACE=FILE       a timeline, where desc.trace does not say; FILE may have %r and %p: see
@@ -1433,8 +1440,8 @@ enum {
 };
 
 /* ---- status and error ---- */
-/* 0: done. > 0: not an error, and insitu_error.status is 0. < 0: an error; on an iterator it is
- * sticky. */
+/* 0: done. > 0: not an error, and insitu_error.status is 0. < 0: an error. Where insitu_iter_next
+ * gives the error of a batch, it is sticky: see ERRORS in the manual. */
 typedef int32_t insitu_status;
 enum {
   INSITU_OK = 0,
@@ -1532,7 +1539,7 @@ typedef struct insitu_slice {
 /* An operation on each element of a variable, x. What a and b mean, and what zero means:
  *   INSITU_OP_NORM     (x - a) / b: a mean, b standard deviation. All zero, dim too: the numbers
  *                      come from desc.stats, which knows the axis that they are for
- *   INSITU_OP_SCALE    x * a
+ *   INSITU_OP_SCALE    x * a; a is not 0
  *   INSITU_OP_SHIFT    x + a
  *   INSITU_OP_CLIP     a where x is less, b where x is greater
  *   INSITU_OP_LOG1P    log(1 + x / a); a 0: 1
@@ -1657,8 +1664,8 @@ enum {
 };
 
 /* Either fractions of the reference chunks (one array's coarsest chunks along the axis that the
- * split is along), in the order train, val, test; or sample-exact ranges, by index or by date. All
- * three all zero: fractions 0.8, 0.1, 0.1.
+ * split is along), in the order train, val, test; or sample-exact ranges, by index or by date.
+ * Where all three are left zero: fractions 0.8, 0.1, 0.1.
  * Fractions are of all the archive's chunks, whatever start and stop of the axis leave of them: a
  * part ends behind the sum of its own and the earlier fractions, in chunks, rounded to the nearest,
  * halves up. Ranges must be disjoint and lie within the samples that take part. */
@@ -1805,7 +1812,7 @@ typedef struct insitu_loader_desc {
    * to sample_to, describe the only axis; leave these unset otherwise. See SEVERAL SAMPLE AXES in
    * the manual. */
   const insitu_axis *axes;
-  uint64_t n_axes; /* at most 8 */
+  uint64_t n_axes; /* at most 8; 7 where all of them have a patch */
   /* The number in axes of the one that the split is along (0), which has no patch; offset and
    * steps of variables count along it. Where all axes have a patch: 0 */
   int32_t split_axis;
@@ -1820,8 +1827,9 @@ typedef struct insitu_loader_desc {
   uint64_t n_samples;  /* rows of the list, at most 2^32; 0: all samples take part */
   uint64_t batch_size; /* rows per rank and batch (32) */
   uint64_t seed;       /* of the order and of a shuffled split */
-  /* This process of how many (0 of 1). rank INSITU_RANK_FROM_ENV, with world 0: both from what
-   * started the process (mpirun, srun, torchrun), see RANKS AND ROWS in the manual. */
+  /* The number of this process, from 0, and how many processes there are (0 and 1). rank
+   * INSITU_RANK_FROM_ENV, with world 0: both come from what started the process (mpirun, srun,
+   * torchrun), see RANKS AND ROWS in the manual. */
   int32_t rank, world;
   /* order: with the geometry and the split, these alone decide which sample comes when. Their
    * defaults are told under ORDER BY DEFAULT in the manual; what is left zero of the three,
@@ -1883,7 +1891,8 @@ typedef struct insitu_loader_desc {
    * fewer where fewer bring as much; a number that is given here, or by the option max_connections,
    * is kept to. See MY JOB IS SLOW in the manual. */
   uint64_t max_inflight;
-  uint64_t decode_threads; /* default: the cores this process may use */
+  /* default: the cores this process may use; with inline_io always 1, the caller's */
+  uint64_t decode_threads;
   /* bytes, over all iterators; default: half of the memory this process may use */
   uint64_t memory_budget;
   /* bytes on each device, over all iterators; default: what is free there */
@@ -1953,7 +1962,7 @@ typedef struct insitu_iter_desc {
   uint32_t api;      /* INSITU_API */
   int32_t split;     /* INSITU_TRAIN, INSITU_VAL, INSITU_TEST, INSITU_ALL */
   int32_t order;     /* INSITU_SHUFFLED, INSITU_SEQUENTIAL */
-  uint32_t max_held; /* batches you may hold at once (2) */
+  uint32_t max_held; /* batches you may hold at once (2; at most 65,536) */
   uint64_t epoch;    /* first epoch, below 2^20 */
   /* cudaStream_t that uses its batches, not cudaStreamPerThread; NULL: the legacy default
    * stream. Outlives both */
@@ -2040,7 +2049,7 @@ struct insitu_batch {
 enum {
   INSITU_DROP_RANGE = 0,        /* outside start and stop, or the dates, of a sample axis */
   INSITU_DROP_STRIDE = 1,       /* left out by an axis's stride */
-  INSITU_DROP_LIST = 2,         /* the list of samples has it not */
+  INSITU_DROP_LIST = 2,         /* the list of samples does not have it */
   INSITU_DROP_OTHER_SPLIT = 3,  /* of another split, or of none */
   INSITU_DROP_EXCLUDED = 4,     /* the manifest excludes it, or a sample that its window shows */
   INSITU_DROP_GAP = 5,          /* left out by split_gap */
@@ -2104,8 +2113,8 @@ typedef struct insitu_plan {
    * cache_misses */
   double hit_rate;
   /* the same of later epochs, from number 3 * world on, or from the 32nd with more than 10 ranks: a
-   * rank then has seen nearly all chunks, and finds more. Of one rank nearly the same as hit_rate
-   */
+   * rank then has seen nearly all chunks, and finds more. With one rank it is nearly the same as
+   * hit_rate */
   double late_hit_rate;
   /* expected: share of the chunk reads of all ranks that cache_dir answers in epochs 1 to 5 of a
    * run from epoch 0, where it keeps them decoded, with nothing else in it and, of several ranks,
@@ -2220,10 +2229,10 @@ INSITU_DEF insitu_status insitu_loader_open(
 INSITU_DEF insitu_status insitu_loader_open_json(
     const char *json, const insitu_loader_desc *base, insitu_loader **out, insitu_error *err);
 
-/* Ends its iterators, cancels what is in flight and joins its threads; waits for reads the kernel
- * cannot cancel. Batches you hold stay valid. The handles of its iterators stay yours: every call
- * with one but insitu_iter_close gives INSITU_E_ARG from now on, and insitu_iter_close frees it,
- * before or after this call. [one thread, no other call at the same time] NULL is fine. */
+/* Ends its iterators, cancels what is in flight and joins its threads; waits for reads that the
+ * kernel cannot cancel. Batches you hold stay valid. The handles of its iterators stay yours: every
+ * call with one but insitu_iter_close gives INSITU_E_ARG from now on, and insitu_iter_close frees
+ * it, before or after this call. [one thread, no other call at the same time] NULL is fine. */
 INSITU_DEF void insitu_loader_close(insitu_loader **loader);
 
 /* Every insitu_iter_next, insitu_read and insitu_read_strings returns INSITU_CANCELLED from now on,
@@ -2235,7 +2244,7 @@ INSITU_DEF void insitu_loader_cancel(insitu_loader *loader);
  * n_samples tells how many it named. */
 INSITU_DEF const insitu_loader_desc *insitu_loader_config(const insitu_loader *loader);
 
-/* Output i as it will be in a full batch, data NULL; NULL past the last. */
+/* Output number i as it will be in a full batch, with data NULL; NULL: there is no output i. */
 INSITU_DEF const insitu_array *insitu_loader_array(const insitu_loader *loader, uint64_t i);
 
 /* The numbers of the first INSITU_OP_NORM of a variable, to turn what a model forecasts back into
@@ -2285,13 +2294,14 @@ typedef struct insitu_shape {
 } insitu_shape;
 
 /* Reads a whole array of the archive, or what is selected of it, now: coordinates, orography,
- * masks. Of variable count path (or label), slices and select (here on any axis), dtype, decode and
- * ops, which convert as in batches; offset and steps must be zero, mask NULL. dst NULL: only tells
- * the shape, which may be NULL otherwise. Chunks are read and decoded side by side, in memory that
- * is taken from memory_budget meanwhile; a chunk that holds several pieces of a selection is read
- * for each. An absent chunk is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE;
- * on_bad_chunk applies. Works beside open iterators and with plan_only. [one thread at a time; with
- * inline_io or plan_only the one that opened] */
+ * masks. Of variable these members are used: path (or label), slices and select (here on any axis),
+ * dtype, decode and ops, which convert as in batches. offset, n_steps and place must be zero, mask
+ * NULL; all others change nothing. dst NULL: only tells the shape, which may be NULL otherwise.
+ * Chunks are read and decoded side by side, in memory that is taken from memory_budget meanwhile; a
+ * chunk that holds several pieces of a selection is read for each. An absent chunk is its fill
+ * value, NaN too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works beside open
+ * iterators and with plan_only. [one thread at a time; with inline_io or plan_only the one that
+ * opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable,
     void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err);
 
@@ -2340,7 +2350,8 @@ INSITU_DEF insitu_status insitu_sample_dates(
 
 /* The date of a value, by the attributes units ("hours since 1900-01-01") and calendar (NULL:
  * standard) of its coordinate; parts of a microsecond are cut off, of the double rounded.
- * INSITU_E_FORMAT: NaN, or a date beyond year 199000. [any thread] */
+ * INSITU_E_FORMAT: NaN, a date beyond year 199000, or units that are none. INSITU_E_UNSUPPORTED: no
+ * such unit or calendar. [any thread] */
 INSITU_DEF insitu_status insitu_date_from_int(
     int64_t value, const char *units, const char *calendar, insitu_date *out, insitu_error *err);
 INSITU_DEF insitu_status insitu_date_from_double(
@@ -2397,8 +2408,8 @@ typedef struct insitu_scan_desc {
   const uint64_t *lags;
   uint64_t n_lags;
   const char *path; /* the file to write; a part, where the loader's world is more than 1 */
-  /* Seconds between checkpoints (30), which are written to path with ".part" behind it. A scan that
-   * was killed goes on from there when it is called with the same desc. */
+  /* Seconds between checkpoints (30; not below 0), which are written to path with ".part" behind
+   * it. A scan that was killed goes on from there when it is called with the same desc. */
   double checkpoint_s;
   /* Called now and then on a thread of the scan, one call at a time; another result than 0 ends the
    * scan with INSITU_CANCELLED. total: samples of this rank. NULL: nobody is told. */
@@ -2419,7 +2430,8 @@ typedef struct insitu_scan_desc {
 INSITU_DEF insitu_status insitu_scan(const insitu_scan_desc *desc, insitu_error *err);
 
 /* Joins the n parts that the ranks of one scan wrote, given in any order, to a file of statistics.
- * INSITU_E_STATE: they are not all parts of one scan. [any thread] */
+ * INSITU_E_STATE: they are not all parts of one scan, or one is not done. INSITU_E_FORMAT: a file
+ * is no part. [any thread] */
 INSITU_DEF insitu_status insitu_scan_merge(
     const char *const *parts, uint64_t n, const char *path, insitu_error *err);
 
@@ -2439,9 +2451,10 @@ INSITU_DEF insitu_status insitu_iter_open_json(insitu_loader *loader, const char
  * Batches you hold stay valid; they no longer count against memory_budget. NULL is fine. */
 INSITU_DEF void insitu_iter_close(insitu_iter **iter);
 
-/* The next batch, in order. timeout_ms 0 polls, INSITU_FOREVER waits. OK, END, TIMEOUT, BUSY,
- * CANCELLED, or a sticky error that belongs to the batch it damaged: the batches before it are
- * delivered first. */
+/* The next batch, in order. timeout_ms 0 polls, INSITU_FOREVER (or any number below 0) waits. OK,
+ * END, TIMEOUT, BUSY, CANCELLED, or a sticky error that belongs to the batch it damaged: the
+ * batches before it are delivered first. Behind END of epoch 2^20 - 1 there is no other epoch:
+ * INSITU_E_ARG. */
 INSITU_DEF insitu_status insitu_iter_next(
     insitu_iter *iter, int64_t timeout_ms, insitu_batch **out, insitu_error *err);
 
@@ -2479,15 +2492,16 @@ INSITU_DEF insitu_status insitu_iter_restore(
 INSITU_DEF insitu_status insitu_iter_set_steps(
     insitu_iter *iter, const char *output, uint64_t n, insitu_error *err);
 
-/* Leaves batches first to first + n - 1 of the epoch of the next batch out, after a spike of the
- * loss: they are not delivered, and not read but for what was prefetched. No other batch changes:
- * order, indexes and states are those of an epoch that has them. On every rank the same call. The
- * call of insitu_iter_next that comes to such batches goes on behind them, and drops what was
- * prefetched, as insitu_iter_restore does. States of this epoch hold the ranges, so that
- * insitu_iter_restore leaves the same batches out; it and insitu_iter_set_epoch forget ranges that
- * were given before. Ranges of an epoch that touch become one. A state has room for 2 at least, and
- * for 6 of up to 16,383 batches with up to 2^21 - 1 batches in between. INSITU_E_ARG: some of the
- * batches were delivered, there are no such batches, or there is no room for a further range. */
+/* Leaves out batches first to first + n - 1, after a spike of the loss; they are of the epoch that
+ * the next batch belongs to. They are not delivered, and not read but for what was prefetched. No
+ * other batch changes: order, indexes and states are those of an epoch that has them. On every rank
+ * the same call. The call of insitu_iter_next that comes to such batches goes on behind them, and
+ * drops what was prefetched, as insitu_iter_restore does. States of this epoch hold the ranges, so
+ * that insitu_iter_restore leaves the same batches out; it and insitu_iter_set_epoch forget ranges
+ * that were given before. Ranges of an epoch that touch become one. A state has room for 2 at
+ * least, and for 6 of up to 16,383 batches with up to 2^21 - 1 batches in between. INSITU_E_ARG:
+ * some of the batches were delivered, there are no such batches, or there is no room for a further
+ * range. */
 INSITU_DEF insitu_status insitu_iter_skip(
     insitu_iter *iter, uint64_t first, uint64_t n, insitu_error *err);
 
