@@ -48367,8 +48367,13 @@ static void insitu__config_masks(insitu_loader *ld, bool *ok) {
     bool there = !v->mask;
     for (uint64_t k = 0; k < n; k++)
       there = there || insitu__geometry_is_mask_of(&c->variables[k], v);
+    if (there) continue;
+    insitu_variable *mask = &all[made++];
     int32_t dtype = insitu__geometry_said(c, i, offsetof(insitu_variable, dtype))->dtype;
-    if (!there) insitu__config_mask(ld, v, dtype, &all[made++], ok);
+    insitu__config_mask(ld, v, dtype, mask, ok);
+    /* Its output lies where that of the variable does, whichever variable of that says where. */
+    mask->place = insitu__geometry_said(c, i, offsetof(insitu_variable, place))->place;
+    mask->device = insitu__geometry_said(c, i, offsetof(insitu_variable, device))->device;
   }
   if (!*ok) return;
   c->variables = all;

@@ -320,6 +320,31 @@ static void test_ordinals(void **state) {
   }
 }
 
+/* What one variable says of an output's place holds for the masks of all of its variables. */
+static void test_masks(void **state) {
+  (void)state;
+  EACH_MODE (m)
+    for (int says = 0; says < 2; says++) {
+      struct places p;
+      insitu_loader_desc *d = places_desc(&p, m, ALL_HOST);
+      begin(2, 1);
+      for (int i = 0; i < 2; i++)
+        p.variable[i] = (insitu_variable){
+            .label = i ? "b" : "a", .path = "x", .into = "ab", .mask = i ? "mb" : "ma"};
+      p.variable[says].place = INSITU_DEVICE;
+      p.variable[says].device = 1;
+      d->n_variables = 2;
+      insitu_loader *ld = open_here(d);
+      for (uint64_t i = 0; i < 3; i++) {
+        const insitu_array *a = insitu_loader_array(ld, i);
+        if (a->place != INSITU_DEVICE || a->device != 1)
+          fail_msg("'%s' lies at %d of device %d", a->name, a->place, a->device);
+      }
+      close_loader(&ld);
+      finish();
+    }
+}
+
 /* Who places nothing has nothing of CUDA's, and who only plans neither: what the plan says is then
  * what it comes to. */
 static void test_no_call(void **state) {
@@ -2775,6 +2800,7 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_no_device),
       cmocka_unit_test(test_ordinals),
+      cmocka_unit_test(test_masks),
       cmocka_unit_test(test_no_call),
       cmocka_unit_test(test_device_memory),
       cmocka_unit_test(test_budget_of_each),
