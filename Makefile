@@ -33,6 +33,7 @@ LIBS_test_part = -lblosc
 LIBS_test_parts = -lblosc
 LIBS_test_part_reads = -lblosc
 LIBS_test_random = -lblosc
+LIBS_test_random_cuda = -lblosc
 LIBS_test_scan = -lblosc
 
 DEMO     = examples/02_train_winds.c
@@ -65,7 +66,7 @@ ALONE_TESTS = test_codec_core test_codec_zlib test_coro test_cudasim test_grib t
   test_timeline
 # Those that call only what is public, which is all that their files say: they are linked with the implementation
 LINKED_TESTS := $(filter-out $(ALONE_TESTS), $(basename $(notdir $(shell grep -L INSITU_IMPLEMENTATION tests/*/test_*.c))))
-CUDA_TESTS = test_cudasim test_cuda test_device
+CUDA_TESTS = test_cudasim test_cuda test_device test_random_cuda
 # Those that also call what is private: they include declarations alone, and are linked with an object that shows them all
 INSIDE_TESTS = $(filter-out $(LINKED_TESTS) $(ALONE_TESTS), $(TESTS))
 CUDA_PROGRAMS = $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(addprefix $(d)/,$(CUDA_TESTS) gpu_simulated))
@@ -111,7 +112,7 @@ help:
 	@echo 'make test-gpu        on a machine with a GPU: uploads on the real driver, their bandwidth and overlap; GPU="--only graphs"'
 	@echo 'make test-aarch64    the machine-dependent tests, cross-built for aarch64, under qemu'
 	@echo 'make test-model      the epoch order against the normative model, where that and python3 are at hand'
-	@echo 'make test-random     random archives and configurations against a small model; SEED=, N=, SAN=asan'
+	@echo 'make test-random     random archives and configurations against a small model; SEED=, N=, SAN=asan, DEVICES=1'
 	@echo 'make test-interop    reads what zarr-python, tensorstore, GDAL and netCDF write: thousands of arrays; SEED=, ONLY=NAME'
 	@echo 'make test-stores     reads from real servers of HTTP, S3, Google and Azure, started on this machine; ONLY="nginx radosgw"'
 	@echo 'make test-consumers  programs that use what make install installs: pkg-config, CMake, Meson, cc; exported symbols'
@@ -225,15 +226,18 @@ $(BUILD)/inside/gpu_simulated/insitubatch.h: tests/device/gpu.c $(HEADERS) tests
 	@mkdir -p $(@D)
 	@$(INSIDE) -v mode=header insitubatch.h $< >$@
 
-$(LINKED_TESTS:%=$(BUILD)/%): $(BUILD)/insitubatch.o
+# Of these, one is linked with devices.
+host = $(filter-out test_random_cuda, $(LINKED_TESTS))
+$(host:%=$(BUILD)/%): $(BUILD)/insitubatch.o
 # $(call inside,FOLDER,TEST)
 define inside
 $(1)/$(2): private TEST_FLAGS := -I$(BUILD)/inside/$(2) $$(TEST_FLAGS)
 $(1)/$(2): $(1)/inside$(if $(filter test_cuda test_device gpu_simulated,$(2)),_cuda).o $(BUILD)/inside/$(2)/insitubatch.h
 endef
 $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(foreach t,$(INSIDE_TESTS) gpu_simulated,$(eval $(call inside,$(d),$(t)))))
-$(LINKED_TESTS:%=$(BUILD)/asan/%): $(BUILD)/asan/inside.o
-$(LINKED_TESTS:%=$(BUILD)/tsan/%): $(BUILD)/tsan/inside.o
+$(host:%=$(BUILD)/asan/%): $(BUILD)/asan/inside.o
+$(host:%=$(BUILD)/tsan/%): $(BUILD)/tsan/inside.o
+$(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(eval $(d)/test_random_cuda: $(d)/inside_cuda.o tests/loader/test_random.c))
 # Of the header, these compile only what they call.
 alone = $(filter-out test_coro, $(ALONE_TESTS))
 $(foreach d,$(BUILD) $(BUILD)/asan $(BUILD)/tsan,$(alone:%=$(d)/%)) $(BUILD)/native/test_box: \
@@ -307,13 +311,15 @@ test-valgrind: deps-ci
 	@$(call build_and,programs-valgrind,INSITU_IO=epoll TEST_VALGRIND=1 STRESS_WALKS=5 FAULTY_N=15 TEST_TIMEOUT=900 \
 	  TEST_WRAPPER='$(VALGRIND)' $(RUN) $(VG_TESTS:%=$(BUILD)/%))
 
-# Random archives and configurations against an independent model: SEED to SEED + N - 1. SAN=asan or tsan; CASES=-v tells each.
+# Random archives and configurations against an independent model: SEED to SEED + N - 1. DEVICES=1: with arrays on simulated CUDA
+# devices; SAN=asan or tsan; CASES=-v tells each.
 SEED ?= 1
 N    ?= 5000
 SAN  ?=
+random = $(BUILD)/$(addsuffix /,$(SAN))test_random$(if $(DEVICES),_cuda)
 test-random: deps-test
-	@$(MAKE) --no-print-directory $(BUILD)/$(addsuffix /,$(SAN))test_random
-	@$(BUILD)/$(addsuffix /,$(SAN))test_random --seed $(SEED) --n $(N) $(CASES)
+	@$(MAKE) --no-print-directory $(random)
+	@$(random) --seed $(SEED) --n $(N) $(CASES)
 
 # Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores
 AARCH64_TESTS ?= test_coro test_order test_box test_text test_codec test_zarr test_stores test_ops \

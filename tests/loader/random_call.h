@@ -47,6 +47,8 @@ static insitu_status on_random_batch(
 
   while (now > most_now && !atomic_compare_exchange_weak(&c->most, &most_now, now)) {}
   if (!b->rows || b->n_arrays <= CALL_OUTPUTS || !b->axis_indices) atomic_store(&c->odd, true);
+  for (uint64_t i = 0; i < b->n_arrays; i++) /* not on its device yet */
+    if (b->arrays[i].place == INSITU_DEVICE && !b->arrays[i].fixed) atomic_store(&c->odd, true);
   const insitu_array *last = b->arrays + b->n_arrays - CALL_OUTPUTS;
   uint64_t *row = last[CALL_ROW].data, *key = last[CALL_KEY].data;
   float *noise = last[CALL_NOISE].data;
@@ -125,6 +127,7 @@ static inline void check_call(const struct setup *s, const insitu_batch *b) {
     if (last[i].row_bytes != bytes || last[i].bytes != bytes * b->rows || last[i].fixed)
       differ("output '%s' has %d bytes", names[i], (int)last[i].bytes);
     if ((uintptr_t)last[i].data % 256) differ("output '%s' is not aligned", names[i]);
+    check_place(&last[i], s->calls->output[i].place, s->calls->output[i].device);
   }
   for (uint64_t r = 0; r < b->rows; r++) {
     const int64_t *anchor = b->axis_indices + r * b->n_axes;

@@ -646,6 +646,46 @@ static inline void draw_receipts(insitu_loader_desc *d) {
   d->receipts = chance(60) ? 0 : chance(50) ? INSITU_RECEIPT_ANCHORS : INSITU_RECEIPT_BYTES;
 }
 
+/* ---- places ---- */
+static inline void draw_place(int gpus, int32_t *place, int32_t *device) {
+  *place = (int32_t)draw(4);
+  *device = *place && gpus ? (int32_t)draw((uint64_t)gpus) : 0;
+  if (*place && *place != INSITU_DEVICE && chance(10)) *device = (int32_t)draw(8);
+  if (!gpus && *place == INSITU_DEVICE) *place = INSITU_DEVICE_OR_HOST;
+}
+
+/* Where the arrays of batches are to lie, where there are devices. */
+static inline void draw_places(struct setup *s) {
+  int32_t place[MAX_VIEWS], device[MAX_VIEWS];
+  int gpus = gpus_there();
+
+  if (gpus < 0 || s->refused) return;
+  bool all = chance(60); /* variables of one output say it all */
+  for (int i = 0; i < s->n_unmasked; i++) draw_place(gpus, &place[i], &device[i]);
+  for (int i = 0; i < s->n_variables; i++) {
+    struct view *v = &s->view[i];
+    bool first = true;
+
+    for (int k = 0; k < i; k++) first = first && s->view[k].output != v->output;
+    v->v.place = place[v->output];
+    v->v.device = device[v->output];
+    if (!first && !all) continue; /* another variable says it */
+    s->variable[i].place = v->v.place;
+    s->variable[i].device = v->v.device;
+  }
+  place_masks(s);
+  if (s->fixed.array) draw_place(gpus, &s->fixed.v.place, &s->fixed.v.device);
+  if (s->fixed_mask.array) s->fixed_mask = mask_view(&s->fixed);
+  for (int i = 0; s->calls && i < CALL_OUTPUTS; i++)
+    draw_place(gpus, &s->calls->output[i].place, &s->calls->output[i].device);
+  if (!chance(3)) return;
+  s->variable[0].place = INSITU_DEVICE;
+  s->variable[0].device = gpus + (int32_t)draw(3);
+  for (int i = 1; i < s->n_variables; i++)
+    if (s->view[i].output == s->view[0].output) s->variable[i].place = s->variable[i].device = 0;
+  refuse(s, INSITU_E_DEVICE, "a device that is not there");
+}
+
 static inline void draw_case(struct setup *s, uint64_t number) {
   unsigned where;
 
@@ -677,6 +717,7 @@ static inline void draw_case(struct setup *s, uint64_t number) {
   cut_split(s);
   if (!s->refused && chance(5)) draw_refusal(s);
   draw_fixed(s);
+  draw_places(s);
 }
 
 /* ---- in words ---- */

@@ -8,7 +8,8 @@
  * digests up to it. */
 struct saved {
   insitu_state state;
-  bool is, summed; /* summed: it has an epoch_digest */
+  uint64_t epoch, batch; /* that it is behind */
+  bool is, summed;       /* summed: it has an epoch_digest */
   bool *out;
   uint64_t sum;
 };

@@ -9,12 +9,18 @@ enum { MAX_LOADERS = 8, MAX_ITERS = 16, MAX_HELD = 4, WAIT_MS = 60000 };
 static insitu_loader *loaders[MAX_LOADERS];
 static insitu_iter *iters[MAX_ITERS];
 static insitu_batch *batches[MAX_ITERS][MAX_HELD];
+static int homes[MAX_ITERS]; /* the device whose stream uses their batches; see draw_home */
 
 static inline void let_go(void) {
-  for (int i = 0; i < MAX_ITERS; i++)
+  gpus_sync(0);
+  for (int i = 0; i < MAX_ITERS; i++) {
+    gpus_choose(homes[i]);
     for (int k = 0; k < MAX_HELD; k++) insitu_batch_release(&batches[i][k]);
+    homes[i] = 0;
+  }
   for (int i = 0; i < MAX_ITERS; i++) insitu_iter_close(&iters[i]);
   for (int i = 0; i < MAX_LOADERS; i++) insitu_loader_close(&loaders[i]);
+  drop_tensors();
 }
 
 /* ---- an iterator and what it must do ---- */
@@ -44,9 +50,10 @@ struct walk {
   uint64_t world, rank, epoch, batch; /* batch: the next one */
   uint64_t start;                     /* the batch that it was moved to */
   struct epoch e;
-  uint64_t idle;        /* uses of its chunks, of which no row shows some */
-  struct known known;   /* chunks that the loader has read for it */
-  const void *fixed[2]; /* where the fixed array and its mask lie; NULL: not seen yet */
+  uint64_t idle;            /* uses of its chunks, of which no row shows some */
+  struct known known;       /* chunks that the loader has read for it */
+  const insitu_batch *real; /* the batch that is looked at, as the loader gave it */
+  const void *fixed[2];     /* where the fixed array and its mask lie; NULL: not seen yet */
   unsigned max_held, n_held;
   uint64_t hash[MAX_HELD];
   /* The first batch that an absent or damaged chunk stops (UINT64_MAX: none), and which of both it
@@ -56,7 +63,7 @@ struct walk {
   uint64_t call_fails; /* the batch that on_batch fails at */
   struct run *run;     /* to be told of its batches */
   struct run *before;  /* whose epoch it goes on with */
-  bool failed, ended;
+  bool failed, ended, closing;
   /* Batches of this epoch that are left out; of the next one, where that was said behind the last
    * batch; how many the iterator went past so far. */
   bool *out, *out_next;
@@ -69,22 +76,6 @@ struct walk {
 };
 
 static const char *const part_names[] = {"train", "val", "test", "all"};
-
-static inline uint64_t hash_bytes(const void *at, uint64_t n) {
-  const unsigned char *p = at;
-  uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-  for (uint64_t i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-  return h;
-}
-
-static inline uint64_t hash_batch(const insitu_batch *b) {
-  uint64_t h = 0;
-
-  for (uint64_t i = 0; i < b->n_arrays; i++)
-    h = order_mix(h ^ hash_bytes(b->arrays[i].data, b->arrays[i].bytes));
-  return h;
-}
 
 /* Whether an element of a batch is NaN. */
 static inline bool shows_nan(int32_t dtype, const unsigned char *at) {
@@ -315,8 +306,10 @@ static inline void check_fixed(
       differ("the fixed array, axis %d: %d, not %d", d, (int)out->shape[d], (int)v->shown[d].n);
   if (out->bytes != (uint64_t)stride * dtype_bytes(out->dtype))
     differ("the fixed array has %d bytes", (int)out->bytes);
-  if (*before && *before != out->data) differ("the fixed array moved");
-  *before = out->data;
+  const void *at = view_array(w->s, w->real, v)->data;
+  if (*before && *before != at) differ("the fixed array moved");
+  *before = at;
+  check_place(out, v->v.place, v->v.device);
   check_box(v, out->data, "the fixed variable");
 }
 
@@ -425,6 +418,7 @@ static inline void check_shape(const struct walk *w, const insitu_batch *b, cons
   if (out->row_bytes != row || out->bytes != row * b->rows)
     differ("variable '%s' has %d bytes", out->name, (int)out->bytes);
   if ((uintptr_t)out->data % 256) differ("variable '%s' is not aligned", out->name);
+  check_place(out, v->v.place, v->v.device);
 }
 
 /* The value of the time of a sample. */
@@ -540,18 +534,11 @@ static inline void check_batch(struct walk *w, const insitu_batch *b) {
   }
 }
 
-/* Gives a held batch back: until now nothing may have written to it. What is written then must
- * disturb nothing. */
 static inline void release_one(struct walk *w) {
   unsigned k = (unsigned)draw(w->n_held);
-  insitu_batch *b = batches[w->slot][k];
 
-  if (hash_batch(b) != w->hash[k])
-    differ("batch %d of %s changed while it was held", (int)b->index, part_names[w->part]);
-  for (uint64_t i = 0; i < b->n_arrays; i++)
-    if (b->arrays[i].bytes && !b->arrays[i].fixed && chance(50))
-      memset(b->arrays[i].data, 0xcc, b->arrays[i].bytes);
-  insitu_batch_release(&batches[w->slot][k]);
+  gpus_before(homes[w->slot]);
+  batch_give(&batches[w->slot][k], homes[w->slot], w->hash[k], w->closing);
   w->n_held--;
   batches[w->slot][k] = batches[w->slot][w->n_held];
   w->hash[k] = w->hash[w->n_held];
@@ -727,7 +714,7 @@ static inline void check_digests(struct walk *w, const insitu_batch *b) {
   bool mixed = w->order == INSITU_SHUFFLED, known = w->world == 1 || !space_patched(s->space);
   struct run *run = w->run ? w->run : w->before;
 
-  if (chance(10)) check_line(b, s->desc.receipts, w->rank);
+  if (chance(10)) check_line(w->real, s->desc.receipts, w->rank);
   if (!s->desc.receipts) {
     if (b->anchors_digest || b->epoch_digest || b->bytes_digest)
       differ("digests that nobody asked for");
@@ -765,6 +752,8 @@ static inline void check_digests(struct walk *w, const insitu_batch *b) {
 /* Notes the state behind a batch. */
 static inline void walk_save(struct walk *w, const insitu_batch *b) {
   w->last = (struct saved){.state = b->after,
+      .epoch = b->epoch,
+      .batch = b->index,
       .is = true,
       .summed = w->summed && w->s->desc.receipts,
       .sum = w->sum,
@@ -798,9 +787,10 @@ static inline bool walk_step(struct walk *w) {
           err.message);
     release_one(w);
   }
-  int64_t wait = chance(30) ? 0 : chance(50) ? 1 : WAIT_MS;
-  do status = insitu_iter_next(w->it, wait, &b, &err);
-  while (status == INSITU_TIMEOUT);
+  int64_t wait = chance(30) ? 0 : chance(50) ? 1 : 1000;
+  gpus_before(homes[w->slot]);
+  while ((status = insitu_iter_next(w->it, wait, &b, &err)) == INSITU_TIMEOUT) gpus_go_on();
+  gpus_after(homes[w->slot]);
   if (w->batch == w->bad) return walk_fails(w, status, &err);
   int64_t row[4096];
   bool calls = w->batch < w->e.batches && w->batch == w->call_fails;
@@ -816,15 +806,18 @@ static inline bool walk_step(struct walk *w) {
   if (status != INSITU_OK)
     differ("%s epoch %d batch %d rank %d: %s: %s", part_names[w->part], (int)w->epoch,
         (int)w->batch, (int)w->rank, insitu_status_name(status), err.message);
-  batches[w->slot][w->n_held] = b;
+  batches[w->slot][w->n_held++] = b;
+  w->real = b;
+  b = batch_shown(b, homes[w->slot]);
+  w->hash[w->n_held - 1] = hash_batch(b);
   if (b->index == w->batch && b->epoch == w->epoch) check_digests(w, b);
   if (w->s->calls && w->s->calls->flips) call_flip(b);
-  w->hash[w->n_held++] = hash_batch(b);
   check_batch(w, b);
   walk_save(w, b);
   if (w->run) tell_run(w, b);
   if (w->run && w->s->calls) tell_keys(w, w->run, b);
   if (w->before && w->s->calls) tell_keys(w, w->before, b);
+  if (w->s->calls && w->s->calls->flips) call_flip(b); /* as it was */
   w->batch++;
   while (w->n_held && chance(60)) release_one(w);
   return true;

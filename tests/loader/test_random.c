@@ -22,13 +22,20 @@
 #include "random_select.h"
 #include "zip.h"
 #include "random_case.h"
+#include "random_device.h"
 #include "random_call.h"
 #include "random_config.h"
 #include "random_receipt.h"
 #include "random_walk.h"
 #include "random_scan.h"
 
+#ifdef INSITU_WITH_CUDA
+enum { SLICE = 100, MAX_SECONDS = 120 };
+static const char replay[] = " DEVICES=1";
+#else
 enum { SLICE = 600, MAX_SECONDS = 120 };
+static const char replay[] = "";
+#endif
 
 /* ---- opening ---- */
 /* Where the cache is too small for any chunk, the loader is opened again without one. */
@@ -188,6 +195,9 @@ static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, 
       .epoch = epoch};
 
   id.max_held = (uint32_t)draw(MAX_HELD + 1);
+  gpus_use(s);
+  homes[slot] = draw_home();
+  id.stream = gpu_stream(homes[slot]);
   *w = (struct walk){.s = s,
       .slot = slot,
       .part = part,
@@ -197,6 +207,7 @@ static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, 
       .epoch = epoch,
       .max_held = id.max_held ? id.max_held : 2};
   memcpy(w->view, s->view, sizeof w->view);
+  gpus_choose(homes[slot]);
   lanes = planned_lanes(ld, &id);
   bool fits = layout(s, part, order, world, &lanes, &window, &want);
   status = insitu_iter_open(ld, &id, &iters[slot], &err);
@@ -211,6 +222,7 @@ static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, 
     differ("opening %s, %s, rank %d of %d: %s: %s", part_names[part],
         order == INSITU_SHUFFLED ? "shuffled" : "sequential", (int)rank, (int)world,
         insitu_status_name(status), err.message);
+  gpus_after(homes[slot]);
   w->it = iters[slot];
   w->known = known_new(s->view, s->n_views);
   w->summed = true;
@@ -219,9 +231,14 @@ static bool walk_open(struct walk *w, const struct setup *s, insitu_loader *ld, 
   return true;
 }
 
+/* Batches that are held outlive their iterator. */
 static void walk_close(struct walk *w) {
-  while (w->n_held) release_one(w);
+  w->closing = chance(40);
+  while (w->n_held && !w->closing) release_one(w);
+  gpus_choose(homes[w->slot]);
   insitu_iter_close(&iters[w->slot]);
+  gpus_after(homes[w->slot]);
+  while (w->n_held) release_one(w);
 }
 
 /* moved: by insitu_iter_set_epoch, which forgets what is left out. */
@@ -236,6 +253,34 @@ static void walk_next_epoch(struct walk *w, uint64_t epoch, bool moved) {
   w->batch = 0;
   w->sum = 0;
   w->summed = true;
+  w->failed = w->ended = false;
+  walk_epoch(w, w->e.lanes, w->e.window);
+}
+
+/* Takes a walk to another epoch, or back to behind the batch that came last, while batches are held
+ * and others on their way. */
+static void walk_move(struct walk *w) {
+  insitu_error err = {0};
+  insitu_status status;
+
+  gpus_before(homes[w->slot]);
+  if (!w->last.is || chance(50)) {
+    uint64_t epoch = draw(4);
+
+    if (insitu_iter_set_epoch(w->it, epoch, &err)) differ("insitu_iter_set_epoch: %s", err.message);
+    walk_next_epoch(w, epoch, true);
+    return;
+  }
+  status = insitu_iter_restore(w->it, &w->last.state, &err);
+  if (status)
+    differ("going back behind batch %d of epoch %d: %s", (int)w->last.batch, (int)w->last.epoch,
+        err.message);
+  w->epoch = w->last.epoch;
+  w->batch = w->last.batch + 1;
+  memcpy(w->out, w->last.out, w->e.batches);
+  memset(w->out_next, 0, w->e.batches);
+  w->sum = w->last.sum;
+  w->summed = w->last.summed;
   w->failed = w->ended = false;
   walk_epoch(w, w->e.lanes, w->e.window);
 }
@@ -535,6 +580,7 @@ static void check_read(const struct setup *s, insitu_loader *ld, bool alone) {
   v.v.rate = 0;
   v.v.n_steps = 0;
   v.v.into = v.v.mask = NULL;
+  v.v.place = v.v.device = 0;
   n = draw_box(&v);
   draw_ops(&v, true);
   insitu_variable asked = v.is_mask ? mask_read(&v) : v.v;
@@ -740,11 +786,17 @@ static void run_rank(struct setup *s, struct run *run, uint64_t rank) {
     if (chance(30)) run_beside(s, ld, &w);
     if (chance(30)) check_read(s, ld, false);
   }
+  for (uint64_t n = chance(40) ? 1 + draw(5) : 0; n; n--) {
+    walk_move(&w);
+    for (uint64_t k = draw(6); k && walk_step(&w); k--) {}
+  }
   if (chance(80)) { /* else with the loader */
     walk_close(&w);
     if (!iters[1] && chance(30)) check_read(s, ld, true);
   }
   insitu_loader_close(&loaders[0]);
+  w.closing = true;
+  while (w.n_held) release_one(&w);
   let_go();
   if (kept && chance(50)) run_offline(s, run, rank);
 }
@@ -1280,7 +1332,6 @@ static void run_case(struct setup *s) {
 
 /* ---- running cases ---- */
 static struct setup *now;
-static const char *replay = "";
 
 static void tell_end(const char *what) {
   fprintf(stderr, "case %" PRIu64 ": %s\n", now->number, what);
@@ -1305,6 +1356,7 @@ static bool one_case(uint64_t number, bool verbose) {
   now = &s;
   alarm(MAX_SECONDS);
   if (!setjmp(case_end)) {
+    gpus_begin(number);
     draw_case(&s, number);
     if (verbose) {
       printf("case %" PRIu64 "\n", number);
@@ -1312,11 +1364,14 @@ static bool one_case(uint64_t number, bool verbose) {
       fflush(stdout);
     }
     run_case(&s);
+    let_go();
+    gpus_end();
   } else {
     good = false;
     tell_end(difference);
+    gpus_quiet();
+    let_go();
   }
-  let_go();
   remove_all(s.folder);
   disown_all();
   alarm(0);
