@@ -295,7 +295,7 @@ static bool info_try_axis(
 static void info_name_other(
     struct info_suggestion *s, const struct info_suggestion *v, const char *what) {
   char text[16];
-  snprintf(s->other[s->n_other++], sizeof s->other[0], "%s: %s", what,
+  snprintf(s->other[s->n_other++], sizeof s->other[0], "%.70s: %s", what,
       tool_bytes(text, info_plan_bytes(&v->plan)));
 }
 /* Whole samples of all variables do not fit: slices, fewer variables, another axis, or slices of
