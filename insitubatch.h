@@ -84,12 +84,13 @@
  *   INSITU_FILL, so that a damaged one is filled for every sample that shows it.
  *
  *   From servers, and of local files of more than 1 MiB, no more is read than such a decode needs
- *   where that saves a quarter of the chunk and 128 KiB or more: of a raw chunk the wanted rows, of
- *   blosc the head and the wanted blocks, of lz4 and zstd a beginning whose length is guessed from
- *   the chunks before. A guess that was too short is read to the chunk's end. All reads of a chunk
- *   are of one version of its object; one that changes meanwhile is INSITU_E_CHANGED. What goes
- *   through cache_dir, what a checksum covers, and archives in zip files are read whole. The rules
- *   are at >>part.
+ *   where that saves a quarter of the chunk and, of a file, 256 KiB, from a server 128 KiB, or 512
+ *   KiB if it takes two requests, one after the other: of a raw chunk the wanted rows, of blosc the
+ *   head and the wanted blocks, of lz4 and zstd a beginning whose length is guessed from the chunks
+ *   before. A guess that was too short is read to the chunk's end. All reads of a chunk are of one
+ *   version of its object; one that changes meanwhile is INSITU_E_CHANGED. What goes through
+ *   cache_dir, what a checksum covers, and archives in zip files are read whole. The rules are at
+ *   >>part.
  *
  *   Windows of samples that overlap show a field many times: with 64 steps, up to 64 times. Slabs
  *   then hold many copies of it, a whole window ahead. Where samples show a field again that others
@@ -518,9 +519,10 @@
  *            decode_threads times decode scratch
  *            indexes of shards: in a sixteenth of memory_budget, but  cache_bytes
  *            at least one for each chunk in flight
- *            (shards of small chunks stay open: at most 1024, and at
- *            most an eighth of the process's descriptors, ulimit -n;
- *            16 once the program uses half of these)
+ *            (shards of small chunks stay open: 16, or an eighth of
+ *            the process's descriptors, ulimit -n, up to 1024; once
+ *            the program uses half of these, 16 or the number that
+ *            is open then)
  *            with desc.coordinates 8 bytes for each value of them     in cache_bytes
  *            decoded chunks for later epochs: at most cache_memory    in cache_bytes
  *            of a remote store 288 KiB for each connection, 8 MiB     in inflight_bytes
@@ -762,8 +764,8 @@
  *              as zarr-extensions specifies it. Through desc.codecs, by the file
  *              examples/08_extension_codecs.c: scale_offset, cast_value, packbits of other types
  *   sharding   nested too. Inner chunks are read by themselves, neighbours at once. A shard with a
- *              codec around it is read whole. Of a local archive up to 32 shards stay open
- *              until the loader is closed
+ *              codec around it is read whole. Of a local archive shards of small chunks stay open,
+ *              as many as MEMORY says
  *   grids      regular; v3's rectilinear (zarr-extensions), of any lengths along any axis: below
  *
  *   FILES OF OTHER FORMATS, and several Zarr archives, open as one archive by an index, which the
@@ -1585,7 +1587,7 @@ typedef struct insitu_variable {
   int64_t offset; /* read at anchor + offset, in samples */
   /* optional: read at anchor + offset + steps[i] for each i, giving the axis of n_steps */
   const int64_t *steps;
-  uint64_t n_steps;
+  uint64_t n_steps; /* at most 65,536 */
   /* INSITU_AS_STORED (byte order made native), or what each element is converted to in the copy;
    * see FORMATS in the manual */
   int32_t dtype;
@@ -1619,7 +1621,7 @@ typedef struct insitu_variable {
   int32_t fixed;
   /* optional: what is done with each element, in this order; see OPERATIONS in the manual */
   const insitu_op *ops;
-  uint64_t n_ops;
+  uint64_t n_ops; /* at most 64 */
   /* optional: label of a further output of the batch, of INSITU_U8: 1 where the element is missing,
    * else 0. Missing is NaN, a value that the array's attributes call missing, and the value of each
    * INSITU_OP_REPLACE that stands before all other ops, also where b is a number. The output has
@@ -1803,7 +1805,7 @@ typedef struct insitu_loader_desc {
   const insitu_codec *codecs; /* yours: looked up before the ones that are built in */
   uint64_t n_codecs;
   const insitu_variable *variables; /* one or more are not fixed; with plan_only maybe none */
-  uint64_t n_variables;
+  uint64_t n_variables;             /* at most 1,024, their masks included */
   const char *sample_dim; /* the sample axis by dimension name, such as "time"; or NULL, and */
   int32_t sample_axis;    /* its number, the same in every array (default 0) */
   /* Samples are drawn along several axes: a sample is one index on each of them. Every variable's
@@ -1879,17 +1881,19 @@ typedef struct insitu_loader_desc {
    * well. */
   int32_t on_absent_chunk;
   /* resources: they never change the order */
-  /* batches made ready ahead of next (32 MiB of them, of a remote store 256; at least 4, at most
-   * 64) */
+  /* batches made ready ahead of next (32 MiB of them; of a remote store 256 MiB, or a quarter of
+   * memory_budget where that is less; at least 4 batches, at most 64) */
   uint64_t prefetch_depth;
   /* How rows come into batches: INSITU_SCATTER or INSITU_GATHER; 0: GATHER where samples show the
    * same fields and it takes less memory. See HOW IT WORKS in the manual. */
   int32_t assembly;
-  /* Chunks being read or decoded at once (4 a thread, and 32 at least; where these take more than
-   * 32 MiB fewer, down to 2 a thread; up to 64 KiB each more; of a remote store 128 MiB of them,
-   * but 64 to 256, inner chunks of shards up to 1024). By default requests to a remote store become
-   * fewer where fewer bring as much; a number that is given here, or by the option max_connections,
-   * is kept to. See MY JOB IS SLOW in the manual. */
+  /* Chunks being read or decoded at once. By default 4 a thread, and 32 at least; more where chunks
+   * have up to 64 KiB each; fewer where they take more than 32 MiB, down to 2 a thread. Of a remote
+   * store 128 MiB of them, but 64 to 256, inner chunks of shards up to 1024; fewer where they take
+   * more than 256 MiB, down to 4 a thread. Fewer, too, where all this takes more than a quarter of
+   * memory_budget. By default requests to a remote store become fewer where fewer bring as much; a
+   * number that is given here, or by the option max_connections, is kept to. See MY JOB IS SLOW in
+   * the manual. */
   uint64_t max_inflight;
   /* default: the cores this process may use; with inline_io always 1, the caller's */
   uint64_t decode_threads;
@@ -2404,7 +2408,7 @@ typedef struct insitu_scan_desc {
    * elements. INSITU_E_ARG: no variable has it. */
   const char *dim;
   /* Also of x[t + lag] - x[t], in samples, for each of these lags, where both are in the split; at
-   * most 16 of them, each at least 1. Only with one sample axis. */
+   * most 16 of them, each from 1 to 32,768. Only with one sample axis. */
   const uint64_t *lags;
   uint64_t n_lags;
   const char *path; /* the file to write; a part, where the loader's world is more than 1 */
