@@ -2488,11 +2488,11 @@ INSITU_DEF insitu_status insitu_iter_restore(
  * order, states and memory stay those of all steps. Other iterators and insitu_loader_array show
  * what they showed. A later set_epoch or restore keeps the number of shown steps, but a state does
  * not hold it: a program that resumes sets the steps again.
- * To be called where no batch is behind the iterator: before the first insitu_iter_next, after
- * insitu_iter_restore or insitu_iter_set_epoch, or when insitu_iter_next gave INSITU_END; elsewhere
- * INSITU_E_ARG. If n is another number than before, batches that were prefetched are read again;
- * with hold_epoch there are none at END. Batches that you hold stay as they are. INSITU_E_NOTFOUND:
- * there is no such output. After an error the iterator is as it was before. */
+ * To be called where no batch was delivered since the iterator was opened, moved by
+ * insitu_iter_restore or insitu_iter_set_epoch, or gave INSITU_END; elsewhere INSITU_E_ARG. If n is
+ * another number than before, batches that were prefetched are read again; with hold_epoch there
+ * are none at END. Batches that you hold stay as they are. INSITU_E_NOTFOUND: there is no such
+ * output. After an error the iterator is as it was before. */
 INSITU_DEF insitu_status insitu_iter_set_steps(
     insitu_iter *iter, const char *output, uint64_t n, insitu_error *err);
 
@@ -59218,6 +59218,8 @@ static insitu_status insitu__public_check_begin(insitu_iter *it, insitu_error *e
   bool failed = it->shared.failed;
   uint64_t next = it->shared.next;
   bool begins = !it->shared.behind;
+  /* what was delivered last may lie before batches that were left out */
+  uint64_t epoch = begins ? 0 : (next - 1) / it->batches;
   pthread_mutex_unlock(&it->lock);
   if (failed)
     return insitu__error_set(err, INSITU_E_ARG,
@@ -59225,12 +59227,11 @@ static insitu_status insitu__public_check_begin(insitu_iter *it, insitu_error *e
         "first");
 
   if (begins) return INSITU_OK;
-  uint64_t last = next - 1; /* the batch that was delivered last */
   return insitu__error_set(err, INSITU_E_ARG,
-      "set_steps: batch %" PRIu64 " of epoch %" PRIu64
-      " was delivered, and that epoch is not over; call before the first insitu_iter_next, after "
+      "set_steps: batches of epoch %" PRIu64
+      " were delivered, and that epoch is not over; call before the first insitu_iter_next, after "
       "insitu_iter_restore or insitu_iter_set_epoch, or when insitu_iter_next gave INSITU_END",
-      last % it->batches, last / it->batches);
+      epoch);
 }
 
 /* Has the iterator show n steps of an output, and as many as before of the others. */
@@ -59289,7 +59290,8 @@ INSITU_DEF insitu_status insitu_iter_skip(
   pthread_mutex_lock(&it->lock);
   uint64_t next = it->shared.next, epoch = next / it->batches, at = next % it->batches;
   bool inside = n && epoch < INSITU__MAX_EPOCH && first < it->batches && n <= it->batches - first;
-  bool ahead = first >= at;
+  /* Batches that were left out are behind, and yet were not delivered. */
+  bool ahead = first >= at || insitu__receipt_behind(&it->shared.skips, epoch, first) >= at;
   bool fits = inside && ahead && insitu__receipt_skip(&it->shared.skips, epoch, first, first + n);
   pthread_mutex_unlock(&it->lock);
   if (!inside)

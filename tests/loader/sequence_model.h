@@ -104,7 +104,7 @@ struct iter {
   /* batches that are held; releases of such that run now; those that have begun so far */
   _Atomic uint64_t held, loose, gone;
   bool end_due;
-  bool moved, unsure; /* no batch came since it was moved; or it passed what was left out */
+  bool moved; /* no batch came since it was moved, or since END */
   insitu_status failed;
   char message[1008];
   uint64_t shown;      /* steps of x */

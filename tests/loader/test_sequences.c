@@ -141,7 +141,6 @@ static void pass_skipped(struct iter *m) {
   if (m->failed || m->end_due || m->skip_epoch != m->epoch) return;
   while (m->next < m->batches && m->skip[m->next]) {
     m->next++;
-    m->unsure = true;
     atomic_fetch_add(&n_skipped[m->of->slot], 1);
   }
   m->end_due = m->next == m->batches;
@@ -149,7 +148,7 @@ static void pass_skipped(struct iter *m) {
 static void begin_epoch(struct iter *m, uint64_t epoch) {
   m->epoch = epoch;
   m->next = 0;
-  m->end_due = m->unsure = false;
+  m->end_due = false;
   m->moved = m->known = true;
   m->sum = 0;
 }
@@ -187,7 +186,7 @@ static void took_batch(struct iter *m, insitu_batch *b, bool keep) {
   if (b->rows && (insitu_iter_locate(m->it, b->epoch, b->index, row, index, &err) ||
                      memcmp(index, b->axis_indices + row * b->n_axes, b->n_axes * 8)))
     wrong("locate: %s %d, not %d", err.message, (int)index[0], (int)b->sample_indices[row]);
-  m->moved = m->unsure = false;
+  m->moved = false;
   m->next++;
   m->end_due = m->next == m->batches;
   if (!keep) {
@@ -305,8 +304,7 @@ static void step_steps(struct iter *m) {
   insitu_status s;
 
   CALL(s, insitu_iter_set_steps(m->it, "x", n, &err), &err);
-  if (!(fits && m->unsure && s == INSITU_OK))
-    must("set_steps", s, begins && fits ? INSITU_OK : INSITU_E_ARG);
+  must("set_steps", s, begins && fits ? INSITU_OK : INSITU_E_ARG);
   if (!s) m->shown = n;
 }
 /* How many ranges are left out. */
@@ -325,11 +323,12 @@ static void step_skip(struct iter *m) {
 
   CALL(s, insitu_iter_skip(m->it, first, n, &err), &err);
   tell("  of %d from %d on, at %d of %d", (int)n, (int)first, (int)at, (int)m->batches);
+  if (m->skip_epoch == epoch) memcpy(skip, m->skip, sizeof skip);
+  while (inside && at > first && skip[at - 1]) at--; /* it was left out, and not delivered */
   if (!inside || first < at) {
     must("skip", s, INSITU_E_ARG);
     return;
   }
-  if (m->skip_epoch == epoch) memcpy(skip, m->skip, sizeof skip);
   for (uint64_t i = first; i < first + n; i++) skip[i] = true;
   if (s != INSITU_E_ARG || skip_ranges(skip) <= 2) must("skip", s, INSITU_OK);
   if (s) return;
