@@ -894,9 +894,10 @@
  *   file's name is the archive's place in it). Where no place is given and all members lie in one
  *   top-level directory, that directory is the root. Stored members are read like files. Deflated
  *   ones (with INSITU_WITH_ZLIB) inflate from their beginning at every read: store shards without
- *   (zip -0). A zip file must not change while it is open. Objects are regular files: a directory,
- *   a named pipe, a socket, a device or a link that leads to nothing in the place of one is an
- *   error.
+ *   (zip -0). Up to 65,535 bytes of something else may follow a zip file, or any number may stand in
+ *   front of it, but not both. A zip file must not change while it is open. Objects are regular
+ *   files: a directory, a named pipe, a socket, a device or a link that leads to nothing in the
+ *   place of one is an error.
  *
  *   ICECHUNK. An Icechunk repository (specification 1, 2 and 2.1) opens by the path or URL of its
  *   directory, local or remote, over plain HTTP too, and in memory or a zip file. It is known by
@@ -20988,9 +20989,9 @@ static insitu_status insitu__remote_open(struct insitu__store *s, int kind,
  * an object of a base store, be that a directory or a server. See >>store for the reads.
  *
  * The index is the central directory, which opening reads once. What local headers repeat of it is
- * not looked at. Names are keys byte for byte, in whatever encoding. Directories are left out, and
- * names that are no keys. Of several members with one name the last counts, which is how
- * zarr-python replaces one.
+ * not looked at. Names are keys byte for byte, in whatever encoding, but for a ./ in front, which
+ * is left out. Directories are left out, and names that are no keys. Of several members with one
+ * key the last counts, which is how zarr-python replaces one.
  *
  *   stored member     its bytes are an extent, which begins behind its local header. That header is
  *                     read once, since its length is known from nothing else. In a remote store the
@@ -21086,15 +21087,45 @@ static struct insitu__zip *insitu__zip_of(const struct insitu__store *s) {
 
 #define INSITU__ZIP_BAD "the zip file is damaged, or not all of it is there: copy or write it again"
 
+/* Whether the end record at `at` of the tail says where it lies in a file in front of which there
+ * is nothing: its directory ends where it, or its ZIP64 record, begins. That of a zip file inside
+ * another one does not. */
+static bool insitu__zip_end_fits(const unsigned char *tail, uint64_t at, uint64_t before) {
+  const unsigned char *p = tail + at;
+  uint64_t bytes = insitu__base_load32(p + 12), offset = insitu__base_load32(p + 16);
+  if (at >= INSITU__ZIP_END64 && insitu__base_load32(p - 20) == 0x07064b50) {
+    p -= INSITU__ZIP_END64;
+    at -= INSITU__ZIP_END64;
+    bytes = insitu__base_load64(p + 40);
+    offset = insitu__base_load64(p + 48);
+  }
+  return insitu__base_add(offset, bytes, &offset) && offset == before + at;
+}
+
+/* Where in the tail the end record begins; UINT64_MAX: there is none. It is the last one whose
+ * comment ends with the file. Where other bytes follow the archive there is no such: then it is the
+ * last one at all, if it fits. A file that was cut off may end with a zip file inside it, or with
+ * an older directory, which would show other members, and so none where there should be some. */
+static uint64_t insitu__zip_end_at(const unsigned char *tail, uint64_t n, uint64_t before) {
+  uint64_t last = UINT64_MAX;
+  uint64_t least = n - insitu__base_min(n, UINT16_MAX + INSITU__ZIP_END);
+  for (uint64_t at = n < 4 ? 0 : n - 3; at-- > least;) {
+    if (insitu__base_load32(tail + at) != 0x06054b50) continue;
+    bool whole = n - at >= INSITU__ZIP_END;
+    if (whole && at + INSITU__ZIP_END + insitu__base_load16(tail + at + 20) == n) return at;
+    if (last == UINT64_MAX) last = at;
+  }
+
+  bool whole = last != UINT64_MAX && n - last >= INSITU__ZIP_END;
+  return whole && insitu__zip_end_fits(tail, last, before) ? last : UINT64_MAX;
+}
+
 /* Finds the central directory. tail: the last n bytes of a file of `file` bytes, which are all or
  * as many as the end records can take. */
 static insitu_status insitu__zip_find_end(const unsigned char *tail, uint64_t n, uint64_t file,
     struct insitu__zip_end *end, insitu_error *err) {
-  uint64_t at = n < INSITU__ZIP_END ? 0 : n - INSITU__ZIP_END + 1, offset;
-  while (at && (insitu__base_load32(tail + at - 1) != 0x06054b50 ||
-                   at - 1 + INSITU__ZIP_END + insitu__base_load16(tail + at - 1 + 20) != n))
-    at--;
-  if (!at--)
+  uint64_t at = insitu__zip_end_at(tail, n, file - n), offset;
+  if (at == UINT64_MAX)
     return insitu__error_set(err, INSITU_E_NOT_ZARR,
         "it is a file, and not a whole zip file; give the directory that holds the archive, or a "
         "zip file of it");
@@ -21183,8 +21214,11 @@ static bool insitu__zip_parse_member(const unsigned char *p, const struct insitu
   memcpy(name, p + INSITU__ZIP_CENTRAL, n);
   name[n] = 0;
   *names += n + 1;
+  if (strlen(name) != n) return true;
+
+  while (!strncmp(name, "./", 2)) name += 2;
   if (skip && (strncmp(name, root, skip) || name[skip++] != '/')) return true;
-  if (strlen(name) == n && insitu__store_key_valid(name + skip)) m->object.key = name + skip;
+  if (insitu__store_key_valid(name + skip)) m->object.key = name + skip;
   return true;
 }
 
