@@ -812,6 +812,14 @@
  *   With inline_io the decoders convert in your thread's floating-point environment: flush to zero
  *   or another rounding changes their results.
  *
+ *   A stored chunk that decodes to n bytes may be longer than n by n/16 + 24 bytes of blosc,
+ *   n/256 + n/64 + 4,160 of zstd, n/255 + 20 of lz4, n/8 + n/64 + 4,096 of gzip, zlib and bz2, and
+ *   4 of each checksum; by desc.codecs as max_encoded says. A longer one is INSITU_E_CORRUPT, also
+ *   where other readers take it: each chunk in flight has memory for the longest one, which
+ *   memory_budget counts. Encoders stay below, unless they flush noise every few bytes: gzip every
+ *   69 bytes or fewer, zstd every 150 as blocks, or every 500 as frames of their own. Write such
+ *   chunks again, in one piece.
+ *
  *   A batch shows elements as they are stored, or converted (dtype of a variable). bool, integers
  *   and floats become INSITU_F16, INSITU_BF16, INSITU_F32 or INSITU_F64: rounded once, to the
  *   nearest, ties to even; infinite beyond the type's largest; a NaN stays a NaN. bool and integers
@@ -894,8 +902,8 @@
  *   file's name is the archive's place in it). Where no place is given and all members lie in one
  *   top-level directory, that directory is the root. Stored members are read like files. Deflated
  *   ones (with INSITU_WITH_ZLIB) inflate from their beginning at every read: store shards without
- *   (zip -0). Up to 65,535 bytes of something else may follow a zip file, or any number may stand in
- *   front of it, but not both. A zip file must not change while it is open. Objects are regular
+ *   (zip -0). Up to 65,535 bytes of something else may follow a zip file, or any number may stand
+ *   in front of it, but not both. A zip file must not change while it is open. Objects are regular
  *   files: a directory, a named pipe, a socket, a device or a link that leads to nothing in the
  *   place of one is an error.
  *
@@ -15193,7 +15201,8 @@ __attribute__((unused)) static void insitu__cloud_describe(
  *
  * grows: how many bytes an encoder may add to n: {a, b, c} stands for n / a + n / b + c, where a
  * divisor of 0 adds nothing. A stored chunk that is longer is refused before it is decoded: without
- * `grows`, chunks that did not shrink could not be read.
+ * `grows`, chunks that did not shrink could not be read. More than an encoder needs would be
+ * counted for each chunk in flight. FORMATS in the manual has these numbers, too.
  *   blosc: a header; start and length of blocks of at least 128 bytes that did not shrink
  *   zstd: ZSTD_COMPRESSBOUND in zstd.h, and room for frames
  *   lz4: LZ4_COMPRESSBOUND in lz4.h, and the size

@@ -5,6 +5,7 @@
 #include "support.h"
 #include "modes.h"
 #include "archive.h"
+#include "gzip.h"
 
 /* ---- pieces of metadata ---- */
 #define V2_BEGIN(shape, chunks, dtype)                                                             \
@@ -476,6 +477,45 @@ static void zstd_frames(void **state) {
   chunk_holds("zarr.json", V3("[8]", "[8]", "uint8", DEFAULT_KEYS, "0", "\"bytes\",\"zstd\""),
       "c/0", chunk, n, "abcdefgh", 8);
 }
+/* Chunks as long as the manual allows (FORMATS), and longer by a byte. */
+static void length_is_limited(
+    const char *codec, uint64_t most, uint64_t (*pack)(unsigned char *to, uint64_t n)) {
+  static unsigned char chunk[16384], want[4096];
+  char metadata[600];
+  snprintf(metadata, sizeof metadata,
+      V3("[4096]", "[4096]", "uint8", DEFAULT_KEYS, "7", "\"bytes\",%s"), codec);
+  chunk_holds("zarr.json", metadata, "c/0", chunk, pack(chunk, most), want, sizeof want);
+  archive_begin();
+  archive_text("zarr.json", metadata);
+  archive_add("c/0", chunk, pack(chunk, most + 1));
+  fails(INSITU_E_CORRUPT, "is longer than");
+}
+/* 4,096 zeros in a zstd frame; what follows it is skipped. */
+static uint64_t pack_zstd(unsigned char *to, uint64_t n) {
+  static const unsigned char zeros[4096], magic[4] = {0x50, 0x2a, 0x4d, 0x18};
+  uint64_t used = ZSTD_compress(to, 4096, zeros, sizeof zeros, 1);
+  memcpy(to + used, magic, 4);
+  support_store32(to + used + 4, (uint32_t)(n - used - 8));
+  memset(to + used + 8, 1, n - used - 8);
+  return n;
+}
+/* The same in a gzip member that has a long name. */
+static uint64_t pack_gzip(unsigned char *to, uint64_t n) {
+  static const unsigned char zeros[4096];
+  unsigned char plain[256];
+  uint64_t used = gzip_pack(zeros, sizeof zeros, plain, sizeof plain), name = n - used;
+  memcpy(to, plain, 10);
+  to[3] = 8; /* there is a name */
+  memset(to + 10, 'n', name - 1);
+  to[9 + name] = 0;
+  memcpy(to + 10 + name, plain + 10, used - 10);
+  return n;
+}
+static void long_chunks(void **state) {
+  (void)state;
+  length_is_limited("\"zstd\"", 4096 + 4096 / 256 + 4096 / 64 + 4160, pack_zstd);
+  length_is_limited("\"gzip\"", 4096 + 4096 / 8 + 4096 / 64 + 4096, pack_gzip);
+}
 static void lz4_has_its_length_in_front(void **state) { /* no frame */
   unsigned char chunk[64] = {8, 0, 0, 0};
   (void)state;
@@ -613,7 +653,7 @@ int main(void) {
       cmocka_unit_test(blosc_trailing_bytes_are_not_shuffled),
       cmocka_unit_test(blosc_shuffle_of_single_bytes_is_none),
       cmocka_unit_test(blosc_bitshuffle_needs_eight_elements), cmocka_unit_test(zstd_frames),
-      cmocka_unit_test(lz4_has_its_length_in_front),
+      cmocka_unit_test(long_chunks), cmocka_unit_test(lz4_has_its_length_in_front),
       cmocka_unit_test(kerchunk_has_all_codecs_among_the_filters),
       cmocka_unit_test(v2_decodes_the_compressor_then_filters_backwards),
       cmocka_unit_test(delta_wraps), cmocka_unit_test(fixedscaleoffset_divides),
