@@ -165,8 +165,10 @@
  *   Every batch shows it as an array without an axis of rows, here of shape (latitudes,
  *   longitudes). slices and select may name any of its axes. offset, steps, map and into may not be
  *   used. The array is read once, when the loader is opened, as insitu_read reads: an absent chunk
- *   is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE. There is one copy, in host
- *   memory or on the device that `device` names, at one address for all batches of all iterators.
+ *   is its fill value, NaN too, unless on_absent_chunk is INSITU_RAISE. on_bad_chunk = INSITU_FILL
+ *   fills damaged chunks alone, with a warning in the log: one that could not be read is an error,
+ *   since its hole would last as long as the loader. There is one copy, in host memory or on the
+ *   device that `device` names, at one address for all batches of all iterators.
  *   The copy may only be read: a program that writes to it in host memory gets a segmentation
  *   fault, unless that memory is page-locked or from desc.alloc. The copy lives until the loader is
  *   closed and all its batches, and tensors of the array, are released. Fixed variables decide
@@ -1883,7 +1885,9 @@ typedef struct insitu_loader_desc {
   /* Path of a file of statistics, for each INSITU_OP_NORM without numbers; NULL: none. */
   const char *stats;
   /* holes */
-  int32_t on_bad_chunk; /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged */
+  /* INSITU_RAISE (default), or INSITU_FILL: fill value, counted and logged; of fixed variables only
+   * where the bytes are there, and damaged */
+  int32_t on_bad_chunk;
   /* INSITU_RAISE, INSITU_FILL; default: fill, but raise where a variable that shows some of the
    * chunk shows the fill value as NaN, by decoding it, too, or by its ops at any index of the
    * variable. An absent inner chunk of a shard is an absent chunk, in a shard that is read whole as
@@ -45118,6 +45122,13 @@ static bool insitu__fetch_bad_fills(const insitu_loader *ld, insitu_status statu
   return ld->config.on_bad_chunk == INSITU_FILL;
 }
 
+/* Whether a read failed so that another one may find the bytes: they are not known to be damaged.
+ * In what is read once, and lasts, such a chunk is no hole. */
+static bool insitu__fetch_unread(insitu_status status) {
+  return status == INSITU_E_IO || status == INSITU_E_HTTP || status == INSITU_E_AUTH ||
+         status == INSITU_E_CHANGED;
+}
+
 /* Counts a bad chunk that is filled, and lists it. Reactor thread. */
 static void insitu__fetch_bad(
     insitu_loader *ld, const char *array, const char *key, const insitu_error *cause) {
@@ -46915,6 +46926,7 @@ struct insitu__read_call {
   insitu_status status; /* the first reader's that failed */
   insitu_error *err;
   bool exact; /* what cannot be read is an error, whatever on_bad_chunk says */
+  bool lasts; /* what is read serves as long as the loader: see insitu__fetch_unread */
 
   struct insitu__zarr_array zarr;
   struct insitu__cache cache; /* of indexes of shards, for this call */
@@ -47168,7 +47180,8 @@ static void insitu__read_reader_await(void *arg) {
     insitu__error_clear(&d->error);
     insitu_status status = insitu__read_chunk_await(d, key);
     bool given_up = status == INSITU_E_HTTP && insitu__fetch_cancelled(ld);
-    if (!given_up && !r->exact && insitu__fetch_bad_fills(ld, status)) {
+    bool raises = given_up || r->exact || (r->lasts && insitu__fetch_unread(status));
+    if (!raises && insitu__fetch_bad_fills(ld, status)) {
       insitu__zarr_name_inner(&r->zarr, d->tile, key, sizeof key);
       insitu__fetch_bad(ld, r->zarr.path, key, &d->error);
       d->fill = true;
@@ -48005,6 +48018,7 @@ static insitu_status insitu__fixed_load(insitu_loader *ld, uint64_t i, insitu_er
         .dst = l.staging ? l.staging : to->memory,
         .dst_bytes = out->bytes,
         .err = err,
+        .lasts = true,
         .zarr =
             ld->geometry.arrays[v->array].zarr}; /* which stays the geometry's, as do the axes */
     memcpy(l.read.axis, v->axis, sizeof l.read.axis);
@@ -48013,7 +48027,7 @@ static insitu_status insitu__fixed_load(insitu_loader *ld, uint64_t i, insitu_er
     if (status) l.status = status;
     bad = insitu__loader_get(&ld->count.bad_chunks) - bad;
     if (!l.status && bad)
-      insitu__report_log(ld, 2,
+      insitu__report_log(ld, 1,
           "open, variable %.200s: %" PRIu64 " damaged chunks of this fixed array are "
           "filled in all batches; write them again",
           l.label, bad);

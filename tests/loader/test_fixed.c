@@ -15,6 +15,12 @@
   } while (0)
 
 enum { TIME = 14, LEVEL = 5, LAT = 7, LON = 11 };
+static char lines[4096]; /* of the log, with the levels error and warn */
+static void keep_line(void *user, int32_t level, const char *line) {
+  size_t n = strlen(lines);
+  (void)user;
+  if (level < 2) snprintf(lines + n, sizeof lines - n, "%s\n", line);
+}
 static const double lats[LAT] = {60, 40, 20, 0, -20, -40, -60};
 
 /* t and u are drawn; z and m have no axis of samples. */
@@ -291,10 +297,19 @@ static void decoded(void **state) {
   assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_E_CORRUPT);
   HAS(err.message, "array p");
   d.on_bad_chunk = INSITU_FILL;
+  d.log = keep_line;
+  lines[0] = 0;
   ld = open_or_fail(&d);
   assert_int_equal(insitu_loader_stats(ld, &s, NULL), INSITU_OK);
   assert_int_equal(s.bad_chunks, 1);
+  HAS(lines, "variable p: 1 damaged chunks of this fixed array are filled in all batches");
   insitu_loader_close(&ld);
+
+  /* what cannot be read is not known to be damaged: it would be a hole until the loader closes */
+  assert_int_equal(unlink(support_path("decoded/p/1")), 0);
+  assert_int_equal(mkdir(support_path("decoded/p/1"), 0700), 0);
+  assert_int_equal(insitu_loader_open(&d, &ld, &err), INSITU_E_IO);
+  HAS(err.message, "read, array p, chunk p/1: ");
   support_remove(root);
 }
 

@@ -726,6 +726,46 @@ static void test_gaps_in_zip(void **state) {
     assert_true(r.order == want.order && r.bytes == want.bytes);
   }
 }
+/* A server that gives no chunk of a fixed variable for now leaves no hole in all batches. */
+static void test_fixed(void **state) {
+  (void)state;
+  static const insitu_option options[] = {{"max_retries", "0"}};
+  insitu_variable v[] = {{.label = "raw"}, {.label = "zstd", .fixed = 1}};
+  static const char group[] = "{\"zarr_format\":3,\"node_type\":\"group\"}";
+  support_make(support_path("still"), &archives[RAW]);
+  support_make(support_path("still"), &archives[ZSTD]);
+  support_write(support_path("still/zarr.json"), group, strlen(group));
+  insitu_loader_desc d = {.api = INSITU_API,
+      .url = server_url(server, "still"),
+      .options = options,
+      .n_options = 1,
+      .variables = v,
+      .n_variables = 2,
+      .batch_size = 4,
+      .on_bad_chunk = INSITU_FILL};
+  insitu_error err = {0};
+  insitu_loader *ld;
+  for (int k = 0; k < 2; k++) {
+    server_reset(server);
+    server_rule(server,
+        (struct server_rule){
+            .key = "*zstd/c/3/1", .fault = SERVER_STATUS, .status = k ? 403 : 503, .count = 1});
+    insitu_status status = insitu_loader_open(&d, &ld, &err);
+    if (status != (k ? INSITU_E_AUTH : INSITU_E_HTTP) || err.retryable != !k)
+      fail_msg("%s: %s", insitu_status_name(status), err.message);
+    assert_non_null(strstr(err.message, "read, array zstd, chunk zstd/c/3/1: "));
+    ld = open_or_fail(&d); /* the next request is answered */
+    insitu_iter *it = open_iter_or_fail(ld, &(insitu_iter_desc){.api = INSITU_API});
+    insitu_batch *b = next_batch_or_fail(it);
+    uint64_t at[] = {12, 100};
+    assert_true(
+        ((const double *)b->arrays[1].data)[12 * 300 + 100] == support_expect(&archives[ZSTD], at));
+    insitu_batch_release(&b);
+    insitu_iter_close(&it);
+    insitu_loader_close(&ld);
+  }
+  server_reset(server);
+}
 /* A zip file is opened by its last bytes: no HEAD, which a url that was signed for GET does not
  * allow. Where a server does not understand such a range it is opened by its length, which HEAD
  * tells, or the first byte's answer. */
@@ -2056,12 +2096,12 @@ int main(int argc, char **argv) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_epochs), cmocka_unit_test(test_stores),
       cmocka_unit_test(test_urls), cmocka_unit_test(test_hedge), cmocka_unit_test(test_overcome),
       cmocka_unit_test(test_fatal), cmocka_unit_test(test_gaps_in_zip),
-      cmocka_unit_test(test_zip_round_trips), cmocka_unit_test(test_zip_without_head),
-      cmocka_unit_test(test_cached_damage), cmocka_unit_test(test_cached_damage_offline),
-      cmocka_unit_test(test_cached_shard_goes), cmocka_unit_test(test_cached_inner_chunks),
-      cmocka_unit_test(test_cached_inner_faults), cmocka_unit_test(test_merging),
-      cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent), cmocka_unit_test(test_hidden),
-      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
+      cmocka_unit_test(test_fixed), cmocka_unit_test(test_zip_round_trips),
+      cmocka_unit_test(test_zip_without_head), cmocka_unit_test(test_cached_damage),
+      cmocka_unit_test(test_cached_damage_offline), cmocka_unit_test(test_cached_shard_goes),
+      cmocka_unit_test(test_cached_inner_chunks), cmocka_unit_test(test_cached_inner_faults),
+      cmocka_unit_test(test_merging), cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent),
+      cmocka_unit_test(test_hidden), cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
       cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
       cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
