@@ -46958,8 +46958,9 @@ struct insitu__read_reader {
   uint64_t tile[INSITU__MAX_DIMS];    /* the chunk's place in the grid */
   uint64_t decoded, bound;            /* its bytes: decoded, and encoded at most */
   struct insitu__select_box selected; /* what is read of it, and of others */
-  uint64_t holes; /* absent inner chunks of a shard decoded whole that lie in the box */
-  bool fill;      /* the box gets the fill value: nothing was read */
+  uint64_t holes;      /* absent inner chunks of a shard decoded whole that lie in the box */
+  bool fill;           /* the box gets the fill value: nothing was read */
+  const char *bad_key; /* the chunk's, if it is filled and not just absent */
   struct insitu__codec_scratch codec;
   struct insitu__box box;
   insitu_status status;
@@ -47011,6 +47012,10 @@ static void insitu__read_decode(void *arg, unsigned worker) {
   if (d->fill) {
     uint64_t n;
     const unsigned char *fill = insitu__zarr_fill_pattern(&r->zarr, &n);
+    /* Logged here, as by insitu__rows_fill: the user's function may need a stack. */
+    if (d->bad_key)
+      insitu__report_log(r->loader, 1, "array %.200s, chunk %.300s is filled: %s", r->zarr.path,
+          d->bad_key, d->error.message);
     insitu__box_fill(&d->box, fill, n, r->dst);
     return;
   }
@@ -47108,6 +47113,7 @@ static insitu_status insitu__read_once_await(
   uint64_t object, offset = 0, bytes = UINT64_MAX, stride[INSITU__MAX_DIMS];
   d->holes = 0;
   d->fill = false;
+  d->bad_key = NULL;
   key[0] = 0;
   d->decoded = insitu__zarr_strides(&r->zarr, d->tile, stride);
   d->bound = r->bound;
@@ -47185,6 +47191,7 @@ static void insitu__read_reader_await(void *arg) {
       insitu__zarr_name_inner(&r->zarr, d->tile, key, sizeof key);
       insitu__fetch_bad(ld, r->zarr.path, key, &d->error);
       d->fill = true;
+      d->bad_key = key;
       insitu__reactor_work_await(&ld->reactor, insitu__read_decode, d);
     } else if (status < 0 && !r->status) {
       insitu__zarr_name_inner(&r->zarr, d->tile, key, sizeof key);

@@ -210,6 +210,13 @@ static void test_refusals(void **state) {
   support_remove(root);
 }
 
+static char logged[1000]; /* the log's lines */
+static void keep_line(void *user, int32_t level, const char *line) {
+  size_t n = strlen(logged);
+  (void)user;
+  snprintf(logged + n, sizeof logged - n, "%d %s\n", level, line);
+}
+
 /* Damaged and absent chunks. */
 static void test_holes(void **state) {
   (void)state;
@@ -236,9 +243,11 @@ static void test_holes(void **state) {
           .plan_only = 1,
           .on_bad_chunk = bad,
           .on_absent_chunk = absent,
-          .decode_threads = 1};
+          .decode_threads = 1,
+          .log = keep_line};
       insitu_loader *ld = open_or_fail(&d);
       insitu_stats stats;
+      logged[0] = 0;
       memset(&err, 0, sizeof err);
       insitu_status s = insitu_read(ld, &x, got, sizeof got, NULL, &err);
       if (absent == INSITU_RAISE) {
@@ -255,7 +264,11 @@ static void test_holes(void **state) {
         insitu_loader_stats(ld, &stats, NULL);
         assert_int_equal(stats.absent_chunks, 2);
         assert_int_equal(stats.bad_chunks, 1);
+        assert_non_null(strstr(logged, "array x, chunk x/2 is filled: read: wrong chunk length"));
+        assert_int_equal(logged[0], '1'); /* a warning, and the only line */
+        assert_null(strchr(strchr(logged, '\n') + 1, '\n'));
       }
+      if (bad == INSITU_RAISE || absent == INSITU_RAISE) assert_int_equal(logged[0], 0);
       insitu_loader_close(&ld);
     }
   support_remove(root);
