@@ -55342,8 +55342,8 @@ static int insitu__timeline_take(int fd) {
   if (st.st_size > 0) {
     ssize_t n = pread(fd, text, sizeof head - 1, 0);
     if (n < 0) return INSITU__TIMELINE_FAULT;
-    if ((size_t)n < sizeof head - 1 || memcmp(text, head, sizeof head - 1))
-      return INSITU__TIMELINE_FOREIGN;
+    /* One that was cut off within these bytes, on a full disk, is one, too. */
+    if (!n || memcmp(text, head, (size_t)n)) return INSITU__TIMELINE_FOREIGN;
     int64_t tail = (int64_t)st.st_size - (int64_t)sizeof text;
     n = pread(fd, text, sizeof text, tail > 0 ? tail : 0);
     if (n < 0) return INSITU__TIMELINE_FAULT;

@@ -402,7 +402,17 @@ static void test_shared_path(void **state) {
   free(before);
   free(after);
 
+  /* one that was cut off is replaced, however little there is of it */
+  static const char head[] = "{\"traceEvents\": [\n{\"ph\"";
+  for (n = 0; n < sizeof head; n++) {
+    support_write(path, head, n);
+    brief(&d);
+    load(path);
+  }
+
   /* a file that is something else stays */
+  support_write(path, "{\"trace\"", 8);
+  refuse_or_fail(&d, INSITU_E_ARG, "is there and is no timeline; name another");
   support_write(path, "precious, and longer than a head", 32);
   refuse_or_fail(&d, INSITU_E_ARG, "is there and is no timeline; name another");
   assert_int_equal(stat(path, &st), 0);
