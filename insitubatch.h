@@ -585,15 +585,15 @@
  *   missing is an error (INSITU_E_IO) that names array and chunk; when an iterator is opened, the
  *   log warns of how many chunks of its first epoch are missing, where they are kept decoded and
  *   not in shards. `insitu warm` fills the directory ahead, with the configuration that reads it
- *   later; of local archives with cache_decoded alone. Kept as they are stored, uncompressed chunks
- *   of which batches show some rows are known by these rows: use cache_decoded, or warm with the
- *   same order. Not kept, and so missing, are damaged chunks with cache_decoded, and objects of 0
- *   bytes.
+ *   later; of local archives with cache_decoded alone. An uncompressed chunk that is kept as it is
+ *   stored, and of which batches show some rows alone, is found again by these rows: use
+ *   cache_decoded, or warm with the same order. Not kept, and so missing, are damaged chunks with
+ *   cache_decoded, and objects of 0 bytes.
  *
  *   The sum over all iterators stays within memory_budget. What does not fit is refused when it is
- *   opened, with values that do. While a loader opens, a fixed variable for a device also takes
- *   as many bytes of memory_budget as it has. Nothing is allocated once the rings are full, but for
- *   requests to a remote store.
+ *   opened, and the message has values that fit. While a loader opens, a fixed variable for a
+ *   device also takes as many bytes of memory_budget as it has. Nothing is allocated once the rings
+ *   are full, but for requests to a remote store.
  *
  *   A worked budget: ERA5 at 0.25 degrees, five surface variables, float32, one field of 721 * 1440
  *   in a chunk (4.15 MB); inputs at t, targets at t + 1; batch_size 8; everything else by default:
@@ -707,8 +707,8 @@
  *   decode_threads        workers: they decode, and read what the page cache holds
  *   a name look-up        has a thread of its own (with inline_io, too), since nothing can end it.
  *                         Requests wait for it no longer than connect_timeout, known addresses
- *                         serve on meanwhile, and closing does not wait for it: a library that was
- *                         loaded by dlopen should stay loaded
+ *                         serve on meanwhile, and closing does not wait for it: a library with
+ *                         this code that was loaded by dlopen should stay loaded
  *
  *   Own threads are named insitu-*, block all signals but those of faults, and install no handlers.
  *   A file that is as long as the process may make it (ulimit -f) counts as a full disk: the
@@ -826,8 +826,8 @@
  *   and floats become INSITU_F16, INSITU_BF16, INSITU_F32 or INSITU_F64: rounded once, to the
  *   nearest, ties to even; infinite beyond the type's largest; a NaN stays a NaN. bool and integers
  *   become integers of a type that holds every value of theirs, or INSITU_BOOL: 0 is false, all
- *   else true. Floats become neither integers nor bool. What is refused is refused with the types
- *   that can be asked for.
+ *   else true. Floats become neither integers nor bool. A refusal names the types that can be asked
+ *   for.
  *
  *   CF conventions, where a variable asks (decode = INSITU_CF). A value is NaN where the stored
  *   value equals _FillValue, missing_value (up to 4; a number that the stored type cannot hold
@@ -958,12 +958,12 @@
  *   A prefix ends at a part of a path: s3://b/x allows s3://b/x/y, and not s3://b/xy. What lies
  *   elsewhere is refused when the archive is opened, and the message says what to add. Whoever
  *   wrote the references decides what is read and sent over the network in your name, so add what
- *   you trust them with. A web server may send a target's read on (a redirect) to where targets may
- *   lie, from http to https of its own host too, and else is refused by name; what the url itself
- *   names may be sent on to any host, without credentials. Services that tell credentials of this
- *   machine (169.254.169.254 and their kin) are refused always, also where a name is looked up to
- *   their address. A target's host may have an address of this machine where a prefix names it
- *   (http://localhost).
+ *   you trust them with. A web server may redirect the read of a target to where targets may lie,
+ *   and from http to https of its own host. Any other redirect is refused by name. What the url
+ *   itself names may be redirected to any host, without credentials. Services that tell credentials
+ *   of this machine (169.254.169.254 and their kin) are always refused, also where the look-up of a
+ *   name gives their address. A target's host may have an address of this machine where a prefix
+ *   names it (http://localhost).
  *
  *   Credentials in options, and a user or a query in the url, are for the archive's own host or
  *   bucket alone. Other stores get all other options (region, endpoint, skip_signature, requests'
@@ -994,17 +994,17 @@
  *   the files have there; a copy of another length, or with other first bytes, is refused. With
  *   --unasked, or where --base is a directory, only the copy's size guards the file: one that is
  *   written anew with that size is read at places that no longer hold. `insitu index` says so.
- *   JSON tells nothing of them, so they must stay what they were when they were first read. `insitu
- *   info` says how many targets nothing guards. A file or an object that is missing is an error,
- *   and no hole (INSITU_E_IO; of a joined Zarr archive, a chunk that is missing there is absent
- *   here, as long as the archive's metadata are there), and one that ends before a chunk does is
- *   damage (INSITU_E_CORRUPT). A reference whose url is null means the one object that
- *   virtual_prefixes names, alone.
+ *   References in JSON have neither sizes nor ETags, so that their targets must stay what they were
+ *   when they were first read. `insitu info` says how many targets nothing guards. A file or an
+ *   object that is missing is an error, and no hole (INSITU_E_IO; of a joined Zarr archive, a chunk
+ *   that is missing there is absent here, as long as the archive's metadata are there), and one
+ *   that ends before a chunk does is damage (INSITU_E_CORRUPT). A reference whose url is null means
+ *   the object that virtual_prefixes names, which then names this one alone.
  *
  * ---- 12. REMOTE STORES ----
  *
  *   Remote archives are read where they lie, a zip file there included
- *   (https://host/a.zip/group). A prefix stands as it is: %41 is no A.
+ *   (https://host/a.zip/group). A prefix is taken letter by letter: %41 does not mean A.
  *
  *     http(s)://[user:password@]host/root[?query]
  *     s3://bucket/prefix (also s3a)        gs://bucket/prefix (also gcs)
@@ -1317,7 +1317,7 @@
  *              order in every release and on every machine (order_version 1). Defaults may change
  *              with the second number of the release. "pin" in insitu_loader_describe has the
  *              values that keep today's.
- *   state      Every later release reads it. So it is with manifests, files of insitu_scan,
+ *   state      Every later release reads it. The same holds for manifests, files of insitu_scan,
  *              receipts and indexes. Parts and checkpoints of a scan are for the release that
  *              wrote them: another one refuses them.
  *   layouts    Structs change with INSITU_API alone. Within one INSITU_API functions and constants
@@ -1477,16 +1477,19 @@ enum {
   INSITU_E_UNSUPPORTED = -12, /* any other feature this build does not know */
   /* the variables do not fit together, or a selection leaves its array */
   INSITU_E_SHAPE = -13,
-  INSITU_E_SPLIT = -14, /* the split holds no batch, or a manifest does not fit the archive */
+  /* the split holds no batch, its ranges leave the archive or overlap, or a manifest does not fit
+   * the archive */
+  INSITU_E_SPLIT = -14,
   /* a chunk has the wrong length, a bad checksum or does not decode (as far as it was read and
    * decoded: parts that no batch shows may be left out); or a zip file is damaged */
   INSITU_E_CORRUPT = -15,
   /* a chunk is absent, and its fill value is NaN or on_absent_chunk says raise */
   INSITU_E_ABSENT = -16,
-  INSITU_E_IO = -17,           /* the system refused a read; see sys_errno */
-  INSITU_E_STATE = -18,        /* an insitu_state of another configuration, or not a state */
-  INSITU_E_WRONG_THREAD = -19, /* inline_io: only the thread that opened the loader may call */
-  INSITU_E_FORKED = -20,       /* a forked child uses its parent's loader */
+  INSITU_E_IO = -17,    /* the system refused a read; see sys_errno */
+  INSITU_E_STATE = -18, /* an insitu_state of another configuration, or not a state */
+  /* inline_io or plan_only: only the thread that opened the loader may make this call */
+  INSITU_E_WRONG_THREAD = -19,
+  INSITU_E_FORKED = -20, /* a forked child uses its parent's loader */
   /* desc.check: a row that was to be delivered differs from what the slow path reads */
   INSITU_E_CHECK = -21,
   /* a server could not be reached, or its answer makes no sense, after all retries; see
