@@ -1017,8 +1017,10 @@
  *
  *   cache_dir keeps what was read on a local disk, within cache_budget, for later epochs and runs
  *   and for other processes of the node; as it was sent, or decoded (see CACHES). Its files are
- *   checked, and each object is asked for once in a run whether it is still the same. The directory
- *   may be lost at any time, and its users killed. NFS and the like are refused.
+ *   checked, and each object is asked for once in a run whether it is still the same, by its ETag:
+ *   what a server gives no ETag (python -m http.server) is read anew in each run, but with
+ *   cache_validate = false or offline. The directory may be lost at any time, and its users killed.
+ *   NFS and the like are refused.
  *
  *   What guards the bytes of an object that several answers give. A server tells its version by an
  *   ETag (of any length), Last-Modified and the object's length. Reads of one object are compared

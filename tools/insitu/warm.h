@@ -76,6 +76,7 @@ static int warm_run(int argc, char **argv) {
   if (code == TOOL_OK) { /* what becomes of the values is no question of the cache */
     c.desc.stats = NULL;
     c.desc.cache_memory = 0;
+    c.desc.hold_epoch = 1; /* what is prefetched behind the last epoch would count as found */
     for (uint64_t i = 0; i < c.desc.n_variables; i++) {
       insitu_variable *v = (insitu_variable *)(uintptr_t)&c.desc.variables[i];
       v->ops = NULL;
