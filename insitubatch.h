@@ -646,14 +646,16 @@
  *   How many requests a remote store has in flight is found while the job runs. They begin with as
  *   many as max_inflight and max_connections allow by default, so that the first batches do not
  *   wait; then fewer are tried, and are kept where they bring as many bytes, since more would only
- *   wait for each other. A server that answers 429 or 503 gets half as many. More are tried from
- *   time to time, and at once when the throughput jumps; while the consumer is the limit nothing is
- *   tried. The log (info) says where the number settles, with throughput and latency. Memory,
- *   order and values are not touched. With HTTP/2 the same number counts the streams, and with
- *   redirects to several hosts the requests to all of them together. Processes that share a server
- *   come to equal shares if their highest numbers are equal. Setting max_inflight or the option
- *   max_connections fixes the number, but for 429 and 503; insitu_loader_describe shows the
- *   highest one. If the log's number is that one, a higher max_inflight may be faster.
+ *   wait for each other. A server that speaks HTTP/1.0, and so takes a connection for each request
+ *   (python -m http.server), gets 4 at most, or as many as max_connections says. A server that
+ *   answers 429 or 503 gets half as many. More are tried from time to time, and at once when the
+ *   throughput jumps; while the consumer is the limit nothing is tried. The log (info) says where
+ *   the number settles, with throughput and latency. Memory, order and values are not touched. With
+ *   HTTP/2 the same number counts the streams, and with redirects to several hosts the requests to
+ *   all of them together. Processes that share a server come to equal shares if their highest
+ *   numbers are equal. Setting max_inflight or the option max_connections fixes the number, but for
+ *   429 and 503; insitu_loader_describe shows the highest one. If the log's number is that one, a
+ *   higher max_inflight may be faster.
  *   `insitu doctor URL` reads for up to 10 s to see the same without a job.
  *
  *   A first batch that is late (insitu_stats.first_batch_s): consolidate the metadata, and let
@@ -10182,7 +10184,11 @@ static bool insitu__names_proxy(const char *proxy, char out[256]) {
 /* >>tune --------------------------------------------------------------------------------------- */
 /* How many requests a remote store has in flight: the fewest that bring nearly the most bytes.
  *
- * The limit begins at `most`, so that the search makes no short run slower. After a change those
+ * The limit begins at `most`, so that the search makes no short run slower. Where each request
+ * takes a new connection (HTTP/1.0) `most` is INSITU__TUNE_GENTLE: such servers often refuse more
+ * than a few connections at once, each of which the kernel tries again after 1, 3 and 7 s. With 256
+ * of them python -m http.server gave a hundredth of what it gives to 4, and a search that tries 8
+ * now and then gave a quarter. After a change those
  * answers go by that belong to the limit before; then a window opens, in which two answers for each
  * request in flight are timed. A test compares windows at the chosen limit with windows at another
  * one, in the order A B | B A | A B and so on, until the pairs agree. The lower limit wins unless
@@ -10209,6 +10215,8 @@ static bool insitu__names_proxy(const char *proxy, char out[256]) {
 #define INSITU__TUNE_SHORT 50000000
 /* time without any request that ends a window */
 #define INSITU__TUNE_IDLE 5000000
+/* requests in flight at most, of a server that closes the connection behind each */
+#define INSITU__TUNE_GENTLE 4
 /* pairs of windows after which a test without a result ends */
 #define INSITU__TUNE_PAIRS 8
 /* windows of a pause: before the first test; behind one failure; behind many */
@@ -10287,6 +10295,14 @@ static uint64_t insitu__tune_next(const struct insitu__tune *t) {
   if (!t->up) return t->wide ? n / 2 : n * 2 / 3;
   if (n >= most) return 0;
   return insitu__base_min(most, t->wide ? 2 * n : n + (n + 1) / 2);
+}
+
+/* The server closes the connection behind each answer: few requests are in flight at most. */
+static void insitu__tune_gently(struct insitu__tune *t, int64_t now, uint64_t in_flight) {
+  if (!t->on || t->most <= INSITU__TUNE_GENTLE) return;
+  t->most = INSITU__TUNE_GENTLE;
+  t->chosen = INSITU__TUNE_GENTLE;
+  insitu__tune_go(t, now, t->chosen, in_flight);
 }
 
 /* A pair of windows is complete. Returns 1: the other limit is better; -1: it is not; 0: go on. */
@@ -10758,6 +10774,7 @@ struct insitu__http {
   uint64_t under_way; /* active transfers */
 
   struct insitu__tune tune; /* how many requests are in flight at once */
+  bool closes;              /* an answer was of HTTP/1.0: each request takes a connection */
   int64_t slowed;           /* when the server's wish made that fewer last */
 
   /* Nanoseconds in which nobody read: in all, and since transfers were last told. */
@@ -11748,6 +11765,16 @@ static void insitu__http_measure(CURL *easy, struct insitu__http_timing *t) {
   snprintf(t->address, sizeof t->address, "%s", address ? address : "");
 }
 
+/* Looks whether a server closes the connection behind each answer. */
+static void insitu__http_look(struct insitu__http *h, CURL *easy) {
+  long version = 0;
+
+  if (h->closes) return;
+  curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &version);
+  h->closes = version == CURL_HTTP_VERSION_1_0;
+  if (h->closes) insitu__tune_gently(&h->tune, insitu__http_clock(h), h->under_way);
+}
+
 /* curl's text of a failure, if it may be shown: curl quotes a proxy's url that it cannot read, with
  * its password, and other urls. Else the general text of the code. */
 static const char *insitu__http_safe_cause(CURLcode code, const char *text) {
@@ -11777,6 +11804,7 @@ static void insitu__http_transfer_done(
   }
 
   insitu__tune_done(&h->tune, insitu__http_clock(h), h->under_way, t->began, t->bytes);
+  insitu__http_look(h, t->easy);
   if (h->reactor->trace)
     insitu__trace_add(h->reactor->trace,
         &(struct insitu__trace_record){.at = {t->sent_at, t->headed_at, insitu__base_now()},
@@ -12303,7 +12331,10 @@ static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n, boo
   n = h->desc.connections ? h->desc.connections : insitu__base_max(n, INSITU__HTTP_CONNECTIONS);
   n = insitu__base_min(n, insitu__base_max(files.rlim_cur / 2, 16));
   bool search = tuned && !h->desc.connections;
-  if ((double)n != h->tune.most || search != h->tune.on) insitu__tune_init(&h->tune, n, search);
+  if ((double)n != h->tune.most || search != h->tune.on) {
+    insitu__tune_init(&h->tune, n, search);
+    if (h->closes) insitu__tune_gently(&h->tune, insitu__http_clock(h), h->under_way);
+  }
   if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(n + INSITU__MAX_HOSTS));
   return n;
 }

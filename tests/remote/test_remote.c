@@ -1939,6 +1939,59 @@ static void test_a_thousand(void **state) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+/* A server of HTTP/1.0 takes a connection for each request, and perhaps few at once: it gets 4
+ * requests, unless an option says otherwise. */
+static void test_old_server(void **state) {
+  (void)state;
+  support_make(support_path("many"), &many);
+  for (uint64_t want = 4; want <= 8; want += 4)
+    EACH_MODE (m) {
+      insitu_error err = {0};
+      insitu_loader *ld;
+      insitu_iter *it = NULL;
+      insitu_batch *b;
+      insitu_status s;
+      uint64_t rows = 0;
+      server_reset(server);
+      server_rule(server, (struct server_rule){.fault = SERVER_OLD});
+      server_rule(server,
+          (struct server_rule){
+              .key = CHUNKS, .fault = SERVER_STALL, .at = SERVER_AT_START, .ms = SERVER_EVER});
+      insitu_variable v = {.label = "x", .path = "many"};
+      insitu_option options[] = {
+          {"connect_timeout", "5m"}, {"stall_timeout", "5m"}, {"max_connections", "8"}};
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = server_url(server, "many"),
+          .variables = &v,
+          .n_variables = 1,
+          .batch_size = 100,
+          .options = options,
+          .n_options = want == 8 ? 3 : 2,
+          .io = modes[m].io,
+          .inline_io = modes[m].inline_io};
+      if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+      insitu_iter_desc id = {.api = INSITU_API, .split = INSITU_ALL};
+      assert_int_equal(insitu_iter_open(ld, &id, &it, &err), INSITU_OK);
+      while (server_stats(server).in_flight < want)
+        assert_int_equal(insitu_iter_next(it, 10, &b, &err), INSITU_TIMEOUT);
+      for (int i = 0; i < 10; i++)
+        assert_int_equal(insitu_iter_next(it, 10, &b, &err), INSITU_TIMEOUT);
+      assert_int_equal(server_stats(server).in_flight_max, want);
+      while ((s = insitu_iter_next(it, 1, &b, &err)) == INSITU_OK || s == INSITU_TIMEOUT) {
+        server_release(server);
+        if (s) continue;
+        support_check_array(b, 0, &v, &many, 0);
+        rows += b->rows;
+        insitu_batch_release(&b);
+      }
+      if (s != INSITU_END) fail_msg("%s", err.message);
+      assert_int_equal(rows, 1400);
+      insitu_loader_close(&ld);
+      insitu_iter_close(&it);
+      settle();
+    }
+}
+
 /* ---- round trips ---- */
 enum { VARIABLES = 300 };
 static char labels[VARIABLES][16];
@@ -2110,7 +2163,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_parts), cmocka_unit_test(test_root_array),
       cmocka_unit_test(test_cached_namesakes), cmocka_unit_test(test_cached_replicas),
       cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
-      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_old_server), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);

@@ -132,6 +132,7 @@ enum server_fault {
   SERVER_HEAD_BODY,   /* an answer to HEAD with `at` bytes of body */
   SERVER_CONTINUE,    /* `at` (1) interim answers of status (100) before it */
   SERVER_LAST,        /* Connection: close, and so it is */
+  SERVER_OLD,         /* the answer is of HTTP/1.0, and its connection closes */
   SERVER_CHUNKED,     /* Transfer-Encoding: chunked in chunks of `at` (whole) */
   SERVER_UNTIL_CLOSE, /* no Content-Length: the body ends with the connection */
   SERVER_FLIP,        /* byte `at` of the body is another one */
@@ -185,7 +186,7 @@ struct server__count {
 struct server__twist { /* what rules make of an answer; text is a copy */
   int status, redirect, interim_status, garbage;
   char *code, *location, *etag, *modified, *swap, *range_value, *header, *trailer;
-  bool whole, gzip, last, until_close, noise, flips, reset, drips;
+  bool whole, gzip, last, old, until_close, noise, flips, reset, drips;
   int64_t length_off, range_off, flip, chunk, extra, interim, retry_after, head_body, n_garbage;
   int64_t cut_at, stall_at, stall_ms, drip, drip_ms; /* cut_at, stall_at: INT64_MAX: none */
   uint64_t big;
@@ -793,8 +794,8 @@ static inline void server__render(struct server__connection *c, struct server__a
   if (t->noise)
     for (; n < 64; n++) head[n] = (char)(server__mix(n + 1) | 0x80);
   server__date(time(NULL), date);
-  n += (uint64_t)sprintf(head + n, "HTTP/1.1 %d %s\r\nServer: insitu-test\r\nDate: %s\r\n",
-      a->own.status, server__reason(a->own.status), date);
+  n += (uint64_t)sprintf(head + n, "HTTP/1.%d %d %s\r\nServer: insitu-test\r\nDate: %s\r\n",
+      !t->old, a->own.status, server__reason(a->own.status), date);
   if (a->exists && a->own.status < 400) {
     server__date(a->modified, date);
     const char *modified = t->modified ? t->modified : date;
@@ -877,6 +878,7 @@ static inline void server__apply(struct server *s, const struct server_rule *r,
     t->interim = r->at ? r->at : 1, t->interim_status = r->status ? r->status : 100;
     break;
   case SERVER_LAST: t->last = true; break;
+  case SERVER_OLD: t->last = t->old = true; break;
   case SERVER_CHUNKED: t->chunk = r->at ? r->at : INT64_MAX; break;
   case SERVER_UNTIL_CLOSE: t->until_close = true; break;
   case SERVER_FLIP: t->flips = true, t->flip = r->at; break;

@@ -420,6 +420,24 @@ static void fixed_is_fixed(void **state) {
   free(s);
 }
 
+/* A server that closes the connection behind each answer gets few requests, whatever they bring;
+ * where the user has set the limit it stays. */
+static void few_for_those_that_close(void **state) {
+  (void)state;
+  struct world w = {.latency = 0.05, .bandwidth = 1e9, .bytes = 1e3, .noise = 0.1};
+  for (int on = 0; on < 2; on++) {
+    struct sim *s = sim(w, 1, 40, on);
+    insitu__tune_gently(&s->client[0].tune, (int64_t)(s->now * 1e9), 0);
+    for (int i = 0; i < 300; i++) {
+      run(s, s->now + 0.1);
+      double limit = s->client[0].tune.limit;
+      assert_true(on ? limit <= INSITU__TUNE_GENTLE : limit == 40);
+    }
+    if (on) assert_true(s->client[0].tune.chosen == INSITU__TUNE_GENTLE);
+    free(s);
+  }
+}
+
 /* Whatever comes, the limit lies from 1 to the highest one; it is a whole number but while it rises
  * again. */
 static void any_events(void **state) {
@@ -475,7 +493,7 @@ int main(void) {
       cmocka_unit_test(no_slower_at_first), cmocka_unit_test(four_share),
       cmocka_unit_test(the_world_changes), cmocka_unit_test(a_slow_consumer),
       cmocka_unit_test(a_server_that_refuses), cmocka_unit_test(fixed_is_fixed),
-      cmocka_unit_test(any_events), cmocka_unit_test(news_are_few), cmocka_unit_test(little_room),
-      cmocka_unit_test(pauses)};
+      cmocka_unit_test(few_for_those_that_close), cmocka_unit_test(any_events),
+      cmocka_unit_test(news_are_few), cmocka_unit_test(little_room), cmocka_unit_test(pauses)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -751,7 +751,9 @@ static void doctor_requests(const char *url) {
     return;
   }
   const struct insitu__tune *t = insitu__store_tune(&ld->source.store);
-  uint64_t usual = (uint64_t)t->most, most = insitu__base_min(usual, doctor.chunks);
+  /* more than few also of a server that closes connections, to see whether these were better */
+  uint64_t usual = insitu__base_max((uint64_t)t->most, t->on ? 4 * DOCTOR_FEWEST : 1);
+  uint64_t most = insitu__base_min(usual, doctor.chunks);
   bool fixed = !t->on;
 
   if (fixed) {
