@@ -13,22 +13,30 @@ enum { MOST_ROWS = 800, WIDTH = 5, MOST_STEPS = 4 };
 
 struct place {
   uint64_t lane, window, unit;
+  uint64_t group; /* the first position with the same lane and window */
+  bool counts;    /* this rank's, and the first of its unit there */
 };
 
+/* Fills what is told of other positions: they are compared in pairs. */
+static void compare_places(const struct insitu__plan_layout *l, struct place *at, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) {
+    at[i].group = i;
+    at[i].counts = at[i].lane - l->first_lane < l->rank_lanes;
+    for (uint64_t k = i; k-- > 0;) {
+      if (at[k].lane != at[i].lane || at[k].window != at[i].window) continue;
+      at[i].group = k;
+      if (at[k].unit == at[i].unit) at[i].counts = false;
+    }
+  }
+}
 /* Units of the windows that have rows in batches [first, last) of a rank, by counting. */
 static uint64_t count_units(const struct insitu__plan_layout *l, const struct place *at,
     uint64_t positions, uint64_t first, uint64_t last) {
+  bool open[MOST_ROWS] = {false}; /* by group */
   uint64_t n = 0;
-  for (uint64_t i = 0; i < positions; i++) {
-    bool mine = at[i].lane - l->first_lane < l->rank_lanes, open = false, again = false;
-    for (uint64_t k = 0; k < positions && mine; k++) {
-      bool same = at[k].lane == at[i].lane && at[k].window == at[i].window;
-      uint64_t batch = k / l->global_batch;
-      open = open || (same && batch >= first && batch < last);
-      again = again || (same && k < i && at[k].unit == at[i].unit);
-    }
-    n += mine && open && !again;
-  }
+  for (uint64_t k = first * l->global_batch; k < last * l->global_batch && k < positions; k++)
+    open[at[k].group] = true;
+  for (uint64_t i = 0; i < positions; i++) n += at[i].counts && open[at[i].group];
   return n;
 }
 
@@ -79,8 +87,9 @@ static void units(void **state) {
       for (uint64_t i = 0; i < positions; i++) {
         insitu_order_place place;
         assert_true(insitu__order_at(&o, i, &place));
-        at[i] = (struct place){place.lane, place.window, place.unit};
+        at[i] = (struct place){.lane = place.lane, .window = place.window, .unit = place.unit};
       }
+      compare_places(&p.layout, at, positions);
       for (uint64_t b = 0; b < batches; b++) {
         most = insitu__base_max(most, count_units(&p.layout, at, positions, b, b + 1));
         deep = insitu__base_max(deep, count_units(&p.layout, at, positions, b, b + depth));
