@@ -26,7 +26,10 @@ static uint64_t rnd(uint64_t n) { /* splitmix64 */
 static unsigned char *bytes(uint64_t n) {
   unsigned char *p = malloc(n ? n : 1);
   assert_non_null(p);
-  for (uint64_t i = 0; i < n; i++) p[i] = (unsigned char)rnd(256);
+  for (uint64_t i = 0; i < n; i += 8) {
+    uint64_t word = rnd(0);
+    memcpy(p + i, &word, n - i < 8 ? n - i : 8);
+  }
   return p;
 }
 static unsigned item_of(int32_t dtype) {
