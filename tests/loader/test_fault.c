@@ -480,6 +480,10 @@ static uint64_t check_batch(const struct kind *k, const insitu_batch *b, bool fi
     must(out->bytes == b->rows * per_row * item, "%d bytes", (int)out->bytes);
     for (uint64_t row = 0; row < b->rows; row++) {
       at[0] = (uint64_t)(b->sample_indices[row] + k->v[i].offset);
+      if (!a->absent && support_differs(p, out->dtype, a, at[0] * per_row, 1, per_row) == per_row) {
+        p += per_row * item;
+        continue;
+      }
       for (uint64_t n = 0; n < per_row; n++, p += item) {
         uint64_t rest = n;
         for (int d = a->ndim - 1; d > 0; rest /= a->shape[d--]) at[d] = rest % a->shape[d];

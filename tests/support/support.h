@@ -149,12 +149,14 @@ struct support_array {
 };
 
 /* The element at a flat C-order index: small enough for every dtype to hold it exactly. */
+static inline uint64_t support_most(int32_t dtype) { /* values are below it */
+  return dtype == INSITU_U8    ? 251
+         : dtype == INSITU_F16 ? 2003
+         : dtype == INSITU_I16 ? 32003
+                               : 16777213;
+}
 static inline double support_value(int32_t dtype, uint64_t flat) {
-  uint64_t most = dtype == INSITU_U8    ? 251
-                  : dtype == INSITU_F16 ? 2003
-                  : dtype == INSITU_I16 ? 32003
-                                        : 16777213;
-  return (double)(flat % most);
+  return (double)(flat % support_most(dtype));
 }
 static inline void support_put(unsigned char *p, int32_t dtype, bool big, double x) {
   union {
@@ -297,9 +299,12 @@ static inline void support_chunk_path(char *path, size_t cap, const char *root,
 static inline size_t support_chunk(
     const struct support_array *a, const uint64_t *index, unsigned char *to) {
   size_t item = (size_t)(a->dtype & 0xff) / 8, count = 1;
+  int fast = a->fortran ? 0 : a->ndim - 1; /* the axis whose elements lie side by side */
+  uint64_t stride = 1;                     /* between those in the flat order */
   for (int d = 0; d < a->ndim; d++) count *= a->chunk[d];
-  for (size_t i = 0; i < count; i++) {
-    uint64_t at[4], rest = i, flat = 0;
+  for (int d = fast + 1; d < a->ndim; d++) stride *= a->shape[d];
+  for (size_t i = 0; i < count; i += a->chunk[fast]) {
+    uint64_t at[4], rest = i, flat = 0, whole;
     bool inside = true;
     for (int k = a->ndim - 1; k >= 0; k--) {
       int d = a->fortran ? a->ndim - 1 - k : k;
@@ -311,10 +316,12 @@ static inline size_t support_chunk(
       inside = inside && x < a->shape[d];
       flat = flat * a->shape[d] + x;
     }
-    support_put(to + i * item, a->dtype, a->big,
-        !inside     ? 77
-        : a->values ? a->values[flat]
-                    : support_value(a->dtype, flat));
+    whole = inside ? a->shape[fast] - index[fast] * a->chunk[fast] : 0;
+    for (uint64_t x = 0; x < a->chunk[fast]; x++, flat += stride)
+      support_put(to + (i + x) * item, a->dtype, a->big,
+          x >= whole  ? 77
+          : a->values ? a->values[flat]
+                      : support_value(a->dtype, flat));
   }
   return count * item;
 }
@@ -484,12 +491,31 @@ static inline void support_same(
   if (got != support_as(dtype, want))
     fail_msg("%s: element %d is %g, not %g", of, (int)k, got, want);
 }
-/* Every element of one output of a batch. axis: the sample axis of a. */
+/* Of n elements of an output, one behind the other, the first that is not what the array has at
+ * flat and, each time, stride further; n: all are. */
+static inline uint64_t support_differs(const void *data, int32_t dtype,
+    const struct support_array *a, uint64_t flat, uint64_t stride, uint64_t n) {
+  uint64_t most = support_most(a->dtype), x = flat % most, k = 0;
+  stride %= most;
+  for (; k < n; k++) {
+    if (dtype == INSITU_I32   ? ((const int32_t *)data)[k] != (int32_t)x
+        : dtype == INSITU_F32 ? ((const float *)data)[k] != (float)x
+                              : support_get((const char *)data + k * (uint64_t)(dtype & 0xff) / 8,
+                                    dtype) != support_as(dtype, (double)x))
+      break;
+    x += stride;
+    if (x >= most) x -= most;
+  }
+  return k;
+}
+/* Every element of one output of a batch. axis: the sample axis of a. Elements along the last of
+ * the other axes are looked at as far as a chunk goes. */
 static inline void support_check_array(const insitu_batch *b, uint64_t i, const insitu_variable *v,
     const struct support_array *a, int axis) {
   const insitu_array *out = &b->arrays[i];
-  uint64_t lo[4] = {0}, hi[4], steps = v->n_steps ? v->n_steps : 1, per_row = 1,
+  uint64_t lo[4] = {0}, hi[4], steps = v->n_steps ? v->n_steps : 1, per_row = 1, stride = 1,
            item = (uint64_t)(out->dtype & 0xff) / 8;
+  int last = axis == a->ndim - 1 ? axis - 1 : a->ndim - 1; /* -1: there is no other axis */
   memcpy(hi, a->shape, sizeof hi);
   for (uint64_t k = 0; k < v->n_slices; k++) {
     lo[v->slices[k].axis] = (uint64_t)v->slices[k].start;
@@ -497,14 +523,15 @@ static inline void support_check_array(const insitu_batch *b, uint64_t i, const 
   }
   for (int d = 0; d < a->ndim; d++)
     if (d != axis) per_row *= hi[d] - lo[d];
+  for (int d = last + 1; d < a->ndim; d++) stride *= a->shape[d];
   assert_int_equal((uintptr_t)out->data % 256, 0);
   assert_int_equal(out->bytes, b->rows * steps * per_row * item);
   assert_int_equal(out->shape[0], b->rows);
   const unsigned char *p = out->data;
   for (uint64_t row = 0; row < b->rows; row++)
     for (uint64_t s = 0; s < steps; s++)
-      for (uint64_t k = 0; k < per_row; k++, p += item) {
-        uint64_t at[4], rest = k;
+      for (uint64_t k = 0, n; k < per_row; k += n, p += n * item) {
+        uint64_t at[4], rest = k, flat = 0, number = 0;
         for (int d = a->ndim - 1; d >= 0; d--) {
           if (d == axis) continue;
           at[d] = lo[d] + rest % (hi[d] - lo[d]);
@@ -512,11 +539,20 @@ static inline void support_check_array(const insitu_batch *b, uint64_t i, const 
         }
         at[axis] = (uint64_t)(b->sample_indices[row] + v->offset + (v->n_steps ? v->steps[s] : 0));
         assert_true(at[axis] < a->shape[axis]);
-        double got = support_get(p, out->dtype),
-               want = support_as(out->dtype, support_expect(a, at));
-        if (got != want)
+        n = last < 0 ? 1 : a->chunk[last] - at[last] % a->chunk[last];
+        if (last >= 0 && n > hi[last] - at[last]) n = hi[last] - at[last];
+        for (int d = 0; d < a->ndim; d++) {
+          flat = flat * a->shape[d] + at[d];
+          number = number * support_ceil_div(a->shape[d], a->chunk[d]) + at[d] / a->chunk[d];
+        }
+        bool absent = support_is_absent(a, number); /* its fill is 0 */
+        if (absent) flat = 0;
+        uint64_t wrong = support_differs(p, out->dtype, a, flat, absent ? 0 : stride, n);
+        if (wrong < n)
           fail_msg("array %s row %d anchor %d element %d: %g, not %g", a->name, (int)row,
-              (int)b->sample_indices[row], (int)k, got, want);
+              (int)b->sample_indices[row], (int)(k + wrong),
+              support_get(p + wrong * item, out->dtype),
+              support_as(out->dtype, support_value(a->dtype, flat + wrong * stride)));
       }
 }
 #endif
