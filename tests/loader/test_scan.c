@@ -1020,22 +1020,23 @@ static double coded_value(uint64_t i) {
 }
 /* What the chunk with these indexes decodes to. */
 static unsigned char *coded_plain(const struct coded *c, const uint64_t *index, size_t *n) {
-  size_t item = c->wide ? 8 : 4;
-  unsigned char *to = calloc(c->chunk[0] * c->chunk[1] * c->chunk[2], item), *p = to;
-  uint64_t at[3];
-  for (at[0] = 0; at[0] < c->chunk[0]; at[0]++)
-    for (at[1] = 0; at[1] < c->chunk[1]; at[1]++)
-      for (at[2] = 0; at[2] < c->chunk[2]; at[2]++, p += item) {
-        uint64_t flat = 0;
-        bool inside = true;
-        for (int d = 0; d < 3; d++) {
-          uint64_t k = index[d] * c->chunk[d] + at[d];
-          inside = inside && k < c->shape[d];
-          flat = flat * c->shape[d] + k;
-        }
-        if (inside) support_put(p, c->wide ? INSITU_F64 : INSITU_F32, c->big, coded_value(flat));
+  size_t item = c->wide ? 8 : 4, i = 0;
+  unsigned char *to = calloc(c->chunk[0] * c->chunk[1] * c->chunk[2], item);
+  for (uint64_t z = 0; z < c->chunk[0]; z++)
+    for (uint64_t y = 0; y < c->chunk[1]; y++, i += c->chunk[2]) {
+      uint64_t at[2] = {index[0] * c->chunk[0] + z, index[1] * c->chunk[1] + y};
+      uint64_t from = index[2] * c->chunk[2], n_inside = c->shape[2] - from;
+      uint64_t flat = (at[0] * c->shape[1] + at[1]) * c->shape[2] + from;
+      if (at[0] >= c->shape[0] || at[1] >= c->shape[1]) continue;
+      for (uint64_t x = 0; x < c->chunk[2] && x < n_inside; x++) {
+        double value = coded_value(flat + x);
+        if (c->big)
+          support_put(to + (i + x) * item, c->wide ? INSITU_F64 : INSITU_F32, true, value);
+        else if (c->wide) ((double *)(void *)to)[i + x] = value;
+        else ((float *)(void *)to)[i + x] = (float)value;
       }
-  *n = (size_t)(p - to);
+    }
+  *n = i * item;
   return to;
 }
 static size_t coded_pack(const struct coded *c, const void *plain, size_t n, void *to, size_t cap) {
