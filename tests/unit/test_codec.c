@@ -333,7 +333,8 @@ static void blosc_round_trips(void **state) {
   static const uint32_t sizes[] = {1, 2, 3, 4, 8, 16, 17, 12, 100},
                         elements[] = {1, 2, 3, 4, 8, 48, 5000};
   struct insitu__codec_chain chain = chain_of(1, INSITU__CODEC_BLOSC, 0, 0);
-  for (int round = 0; round < 500; round++) {
+  int rounds = getenv("TEST_VALGRIND") ? 100 : 500;
+  for (int round = 0; round < rounds; round++) {
     uint32_t size = sizes[rnd(9)], n = rnd(round % 10 ? 6000 : 200000),
              blocksize = size * (round % 5 ? 1 + rnd(round % 3 ? 400 : 60000) : 127 + rnd(3));
     /* and now and then a block longer than the chunk */

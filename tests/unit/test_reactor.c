@@ -146,15 +146,17 @@ static void mix_all(void *arg) {
 }
 static void test_mix(void **state) {
   (void)state;
+  /* Valgrind, which takes fifty times as long, sees what memory each of them has never set */
+  unsigned n = getenv("TEST_VALGRIND") ? N_MIXES / 10 : N_MIXES;
   struct mix *each = calloc(N_MIXES, sizeof *each);
   for
     EACH_MODE (d) {
       struct insitu__reactor r;
       open_reactor(&r, d);
-      struct mixes all = {&r, each, N_MIXES};
+      struct mixes all = {&r, each, n};
       for (int pass = 0; pass < 2; pass++) {
         assert_int_equal(insitu__reactor_call(&r, mix_all, &all), INSITU_OK);
-        for (int i = 0; i < N_MIXES; i++) assert_int_equal(each[i].wrong, 0);
+        for (unsigned i = 0; i < n; i++) assert_int_equal(each[i].wrong, 0);
       }
       insitu__reactor_close(&r);
     }
