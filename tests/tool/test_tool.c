@@ -944,6 +944,12 @@ static void test_verify_bad(void **state) {
   assert_int_equal(insitu_loader_plan(ld, &id, &plan, NULL), INSITU_OK);
   assert_int_equal(plan.dropped[INSITU_DROP_EXCLUDED], 16);
   insitu_loader_close(&ld);
+  /* a coordinate that is longer than the axis of samples */
+  const struct support_array lon = {
+      .name = "lon", .ndim = 1, .shape = {900}, .chunk = {900}, .dtype = INSITU_F32, .format = 3};
+  support_make(root, &lon);
+  assert_int_equal(run_tool("verify %s --dim 0 --registry %s/registry.json", root, root), 1);
+  assert_has(run_out, "lists 4 bad chunks, and excludes the samples of 4");
   assert_int_equal(run_tool("verify %s --dim 0", root), 2);
   /* before anything is read: a check of a large archive takes hours */
   assert_int_equal(run_tool("verify %s --registry /nowhere/r.json", root), 1);

@@ -381,10 +381,16 @@ static struct verify_dim verify_find_dim(const struct verify_array *arrays, uint
     return dim;
   }
 
+  /* By a number, the arrays with most axes tell the length: a coordinate may be longer. */
+  unsigned ndim = 0;
   if (dim.name && tool_u64(dim.name, &dim.number)) dim.name = NULL;
   for (uint64_t i = 0; i < n; i++) {
+    const struct insitu__zarr_array *z = &arrays[i].z;
     int axis = verify_axis(&arrays[i], &dim);
-    if (axis >= 0) dim.length = insitu__base_max(dim.length, arrays[i].z.shape[axis]);
+    if (axis < 0 || (!dim.name && z->ndim < ndim)) continue;
+    if (!dim.name && z->ndim > ndim) dim.length = 0;
+    dim.length = insitu__base_max(dim.length, z->shape[axis]);
+    ndim = z->ndim;
   }
   return dim;
 }
