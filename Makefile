@@ -318,7 +318,7 @@ N    ?= 5000
 SAN  ?=
 random = $(BUILD)/$(addsuffix /,$(SAN))test_random$(if $(DEVICES),_cuda)
 test-random: deps-test
-	@$(MAKE) --no-print-directory $(random)
+	@$(MAKE) --no-print-directory $(random) $(BUILD)/insitu
 	@$(random) --seed $(SEED) --n $(N) $(CASES)
 
 # Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores

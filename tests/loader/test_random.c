@@ -28,6 +28,7 @@
 #include "random_receipt.h"
 #include "random_walk.h"
 #include "random_scan.h"
+#include "random_registry.h"
 
 #ifdef INSITU_WITH_CUDA
 enum { SLICE = 100, MAX_SECONDS = 120 };
@@ -1295,6 +1296,40 @@ static void run_statistics(const struct setup *given) {
   insitu_loader_close(&loaders[0]);
 }
 
+/* ---- the registry of bad chunks ---- */
+/* The same archive with its registry as the manifest: no epoch meets a damaged chunk. */
+static void run_registry(const struct setup *given) {
+  struct setup *s = own(sizeof *s);
+  insitu_plan plan;
+  struct walk w;
+
+  if (!has_registry(given)) return;
+  *s = *given;
+  s->desc.manifest = write_registry(s);
+  s->desc.on_bad_chunk = INSITU_AUTO;
+  s->desc.split_shuffled = s->spread = false;
+  memset(s->desc.split, 0, sizeof s->desc.split);
+  s->kind = SPLIT_DEFAULT;
+  s->fixed.array = s->fixed_mask.array = NULL;
+  s->split.excluded = bad_samples(s);
+  s->split.owner = memset(own(s->samples), NOBODY, s->samples);
+  s->split.kept = own(s->samples);
+  split_fractions(s);
+  cut_split(s);
+  settle(s, 1);
+  check_registry(s, s->desc.manifest, s->split.excluded);
+  insitu_loader_desc d = desc_of(s, 1, 0);
+  insitu_loader *ld = open_loader(s, &d, 0);
+  int32_t order = chance(50) ? INSITU_SHUFFLED : INSITU_SEQUENTIAL;
+  if (ld &&
+      walk_open(&w, s, ld, 0, chance(50) ? INSITU_ALL : INSITU_TRAIN, order, 1, 0, 0, &plan)) {
+    if (w.bad_corrupt) differ("a sample that is not excluded has a damaged chunk");
+    while (walk_step(&w)) {}
+    walk_close(&w);
+  }
+  insitu_loader_close(&loaders[0]);
+}
+
 static void run_case(struct setup *s) {
   struct run run = {.world = s->desc.world ? (uint64_t)s->desc.world : 1, .epoch = draw(3)};
   insitu_loader_desc d = desc_of(s, run.world, 0);
@@ -1311,6 +1346,7 @@ static void run_case(struct setup *s) {
   adopt_split(s, &d);
   if (s->number % 4 == 0) describe_again(s, &d);
   if (s->number % 5 == 0) run_statistics(s);
+  if (s->number % 2) run_registry(s);
   for (uint64_t r = 0; r < run.world; r++) {
     run_rank(s, &run, r);
     whole = whole && run.whole;
@@ -1424,6 +1460,7 @@ int main(int argc, char **argv) {
   uint64_t seed = 1, n = SLICE;
   bool verbose = false;
 
+  find_tool(argv[0]);
   if (argc < 2) return cmocka_run_group_tests(tests, NULL, NULL);
   for (int i = 1; i < argc; i++) {
     if (!strcmp(argv[i], "-v")) verbose = true;
