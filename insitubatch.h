@@ -10188,14 +10188,15 @@ static bool insitu__names_proxy(const char *proxy, char out[256]) {
  * takes a new connection (HTTP/1.0) `most` is INSITU__TUNE_GENTLE: such servers often refuse more
  * than a few connections at once, each of which the kernel tries again after 1, 3 and 7 s. With 256
  * of them python -m http.server gave a hundredth of what it gives to 4, and a search that tries 8
- * now and then gave a quarter. After a change those
- * answers go by that belong to the limit before; then a window opens, in which two answers for each
- * request in flight are timed. A test compares windows at the chosen limit with windows at another
- * one, in the order A B | B A | A B and so on, until the pairs agree. The lower limit wins unless
- * the higher one brings more than a fifteenth of what it would if each request more brought its
- * share. The winner is the chosen limit. After a success the search goes on in the same direction,
- * by larger steps; after a failure it turns round, with smaller steps and ever longer pauses. A
- * throughput that jumps ends the pause: the world has changed.
+ * now and then gave a quarter.
+ *
+ * After a change those answers go by that belong to the limit before; then a window opens, in which
+ * two answers for each request in flight are timed. A test compares windows at the chosen limit
+ * with windows at another one, in the order A B | B A | A B and so on, until the pairs agree. The
+ * lower limit wins unless the higher one brings more than a fifteenth of what it would if each
+ * request more brought its share. The winner is the chosen limit. After a success the search goes
+ * on in the same direction, by larger steps; after a failure it turns round, with smaller steps and
+ * ever longer pauses. A throughput that jumps ends the pause: the world has changed.
  *
  * A window with less than three quarters of its limit in flight is no evidence: what consumes the
  * bytes is slower, and the chosen limit stays. But where the consumer waits nevertheless, something
@@ -11765,11 +11766,12 @@ static void insitu__http_measure(CURL *easy, struct insitu__http_timing *t) {
   snprintf(t->address, sizeof t->address, "%s", address ? address : "");
 }
 
-/* Looks whether a server closes the connection behind each answer. */
-static void insitu__http_look(struct insitu__http *h, CURL *easy) {
+/* Looks whether a server closes the connection behind each answer. Statuses from 500 on do not
+ * tell: some gateways give theirs in HTTP/1.0 in place of a server that speaks HTTP/1.1. */
+static void insitu__http_look(struct insitu__http *h, CURL *easy, int status) {
   long version = 0;
 
-  if (h->closes) return;
+  if (h->closes || status >= 500) return;
   curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &version);
   h->closes = version == CURL_HTTP_VERSION_1_0;
   if (h->closes) insitu__tune_gently(&h->tune, insitu__http_clock(h), h->under_way);
@@ -11804,7 +11806,7 @@ static void insitu__http_transfer_done(
   }
 
   insitu__tune_done(&h->tune, insitu__http_clock(h), h->under_way, t->began, t->bytes);
-  insitu__http_look(h, t->easy);
+  insitu__http_look(h, t->easy, r->answer.status);
   if (h->reactor->trace)
     insitu__trace_add(h->reactor->trace,
         &(struct insitu__trace_record){.at = {t->sent_at, t->headed_at, insitu__base_now()},
