@@ -2660,6 +2660,12 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 #error "insitubatch.h: Linux on x86-64 or aarch64 only"
 #endif
 
+/* glibc decides at its first header what it declares: a definition behind that has no effect. */
+#include <features.h>
+#if defined(__GLIBC__) && !defined(__USE_GNU)
+#error "insitubatch.h: _GNU_SOURCE is defined behind the first #include; define it before"
+#endif
+
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "insitubatch.h: little-endian processors only"
 #endif

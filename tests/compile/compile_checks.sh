@@ -199,6 +199,12 @@ for c in $compilers; do
     bad "$c: compiles without _GNU_SOURCE"
   elif grep -q 'error.*_GNU_SOURCE' log; then ok; else bad "$c: the error without _GNU_SOURCE does not name it"; fi
 
+  # One that is defined behind the first header, too.
+  printf '%s\n' '#include <stdio.h>' '#define _GNU_SOURCE' '#include "insitubatch.h"' >late_define.c
+  if $c -std=c11 -DINSITU_IMPLEMENTATION -I"$include" -fsyntax-only late_define.c >log 2>&1; then
+    bad "$c: compiles with a late _GNU_SOURCE"
+  elif grep -q 'error.*_GNU_SOURCE is defined behind' log; then ok; else bad "$c: a late _GNU_SOURCE is not named"; fi
+
   # Flags that lose NaN are refused where the file implements, and there alone.
   for fast in -ffast-math -Ofast -ffinite-math-only; do
     if $c $gnu $fast -I"$include" -E implement.c >none.i 2>log; then
