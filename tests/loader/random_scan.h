@@ -315,7 +315,7 @@ static inline void scan_parts(
     of.rank = (int32_t)((r + first) % world);
     scan.path = part[r] = own_text("%s/part%d", s->folder, of.rank);
     insitu_status status = scan_with(&of, scan, &err);
-    if (status == INSITU_E_BUDGET && d->memory_budget < UINT64_C(1) << 28) return;
+    if (status == INSITU_E_BUDGET && d->memory_budget <= UINT64_C(1) << 28) return;
     if (status) differ("scanning part %d: %s", (int)of.rank, err.message);
   }
   if (insitu_scan_merge(part, world, path, &err)) differ("merging: %s", err.message);
@@ -381,7 +381,7 @@ static inline bool scan_case(const struct setup *s, const insitu_loader_desc *d,
   insitu_status want = scan_expected(scan, part, &either), status = scan_with(d, desc, &err);
   for (int i = 0; i < s->n_variables; i++) has = has || scan_axis(s->view[i].array, dim) >= 0;
   if (!has && want != INSITU_E_SPLIT) want = INSITU_E_ARG;
-  if (status == INSITU_E_BUDGET && d->memory_budget < UINT64_C(1) << 28) return false;
+  if (status == INSITU_E_BUDGET && d->memory_budget <= UINT64_C(1) << 28) return false;
   if (status != want && !(either && status == INSITU_E_CORRUPT))
     differ("scanning %s: %s, not %s: %s", part_names[part], insitu_status_name(status),
         insitu_status_name(want), err.message);
