@@ -2179,8 +2179,8 @@ typedef struct insitu_stats {
   uint64_t batches, rows; /* delivered */
   uint64_t skipped;       /* batches that insitu_iter_skip left out */
   uint64_t reads;         /* chunks read or found absent */
-  /* of them, those that another window of this rank and epoch, one that begins earlier, reads as
-   * well */
+  /* of them, those whose chunk a window of this rank and epoch that begins earlier shows as well.
+   * With INSITU_GATHER one read may serve both windows, and is counted here nevertheless. */
   uint64_t rereads;
   /* reads of the store for them: fewer where neighbours in a shard are read at once, more where
    * parts of a chunk are read one by one */
