@@ -173,6 +173,22 @@ static void test_prove_planted(void **state) {
   assert_has(run_err, "broken.log:10: this line is no receipt");
   assert_int_equal(run_tool("prove %s -c %s --split all", good, config), 1);
   assert_has(run_err, "there is no receipt of split all");
+
+  /* epochs that one of two logs has alone */
+  text = log_of(1, 0, false, 5, NULL);
+  char *second = strstr(text, "\"epoch\": 1");
+  assert_non_null(second);
+  while (second[-1] != '\n') second--;
+  write_log("second.log", strdup(second));
+  char later[300];
+  snprintf(later, sizeof later, "%s", path);
+  *second = 0;
+  write_log("first.log", text);
+  assert_int_equal(run_tool("prove %s --against %s", path, good), 0);
+  assert_has(run_out, "11 batches");
+  assert_has(run_out, "11 batches have no receipt in one of the logs");
+  assert_int_equal(run_tool("prove %s --against %s", path, later), 1);
+  assert_has(run_err, "the logs have no batch in common");
   assert_int_equal(run_tool("prove"), 2);
   assert_int_equal(run_tool("prove %s -c %s --skip 1:2", good, config), 2);
   assert_int_equal(run_tool("prove /nowhere -c %s", config), 1);

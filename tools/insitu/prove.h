@@ -275,13 +275,20 @@ static struct prove_sum prove_sum(const struct prove_log *log, uint64_t i, uint6
   *end = i;
   return s;
 }
-/* Compares the batches that both logs have. */
+/* Batches of a log from receipt i on. */
+static uint64_t prove_rest(const struct prove_log *log, uint64_t i) {
+  uint64_t n = 0;
+  for (uint64_t end; i < INSITU__ARRAY_LEN(log->receipts); i = end, n++) prove_sum(log, i, &end);
+  return n;
+}
+/* Compares the batches that both logs have, and counts those that one has alone. */
 static void prove_both(const struct prove_log *log, const struct prove_log *other) {
   uint64_t n = INSITU__ARRAY_LEN(log->receipts), m = INSITU__ARRAY_LEN(other->receipts);
   prove.log = log;
   prove.first_epoch = log->receipts[0].epoch;
   prove.last_epoch = log->receipts[n - 1].epoch;
-  for (uint64_t i = 0, k = 0, i_end, k_end; i < n && k < m;) {
+  uint64_t i = 0, k = 0, i_end, k_end;
+  while (i < n && k < m) {
     const struct prove_receipt *a = &log->receipts[i], *b = &other->receipts[k];
     struct prove_sum x = prove_sum(log, i, &i_end), y = prove_sum(other, k, &k_end);
     bool before = a->epoch < b->epoch || (a->epoch == b->epoch && a->batch < b->batch);
@@ -301,6 +308,7 @@ static void prove_both(const struct prove_log *log, const struct prove_log *othe
       return;
     }
   }
+  prove.missing += prove_rest(log, i) + prove_rest(other, k);
 }
 
 /* ---- a state ---- */
@@ -502,7 +510,8 @@ static int prove_run(int argc, char **argv) {
     if (code == TOOL_OK && !some) code = tool_fail("one of the logs has no receipt");
     if (code == TOOL_OK) {
       prove_both(&log, &other);
-      code = prove_print(prove_against);
+      code = prove.batches ? prove_print(prove_against)
+                           : tool_fail("the logs have no batch in common; give two of one epoch");
     }
   } else if (code == TOOL_OK) {
     code = prove_by_configuration(&log, is_state ? &state : NULL, &skips);
