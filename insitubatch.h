@@ -3120,18 +3120,12 @@ static void insitu__error_cause(insitu_error *err, const insitu_error *cause) {
  * comes from here, but for what other libraries allocate and for coroutine stacks. No state; any
  * thread; nothing suspends. */
 
-#ifndef INSITU_REALLOC
-#ifndef INSITU_FREE
+#if !defined(INSITU_REALLOC) && !defined(INSITU_FREE)
 #define INSITU_REALLOC(pointer, bytes) realloc(pointer, bytes)
 #define INSITU_FREE(pointer) free(pointer)
 #endif
-#endif
 
-#ifndef INSITU_REALLOC
-#error "insitubatch.h: an allocator of yours is two macros, to allocate and to free; define both"
-#endif
-
-#ifndef INSITU_FREE
+#if !defined(INSITU_REALLOC) || !defined(INSITU_FREE)
 #error "insitubatch.h: an allocator of yours is two macros, to allocate and to free; define both"
 #endif
 
