@@ -739,9 +739,40 @@ static void doctor_tell_requests(const struct doctor_level *l, unsigned n, bool 
         last);
 }
 
+/* The bytes a second with one number of requests in flight, of an epoch; adds to *throttled how
+ * often the server asked to slow down. */
+static insitu_status doctor_measure(const char *url, struct doctor_level *l, uint64_t epoch,
+    uint64_t *throttled, insitu_error *err) {
+  insitu_loader *ld = NULL;
+  insitu_stats st;
+  insitu_status status = doctor_open(url, l->n, &ld, err);
+
+  if (!status) status = doctor_read_on(ld, epoch, &l->rate, err);
+  if (!status) status = insitu_loader_stats(ld, &st, err);
+  if (!status) *throttled += st.throttled;
+  insitu_loader_close(&ld);
+  return status;
+}
+
+/* Measures as many numbers of requests in flight as there are below `most`, and that one. all: it
+ * is what a job has by default. */
+static insitu_status doctor_levels(
+    const char *url, uint64_t most, bool all, uint64_t *throttled, insitu_error *err) {
+  struct doctor_level level[DOCTOR_LEVELS] = {{0}};
+  uint64_t k = DOCTOR_FEWEST;
+
+  for (unsigned n = 0;; k *= 4) {
+    level[n].n = n == DOCTOR_LEVELS - 1 || 2 * k > most ? most : k;
+    insitu_status status = doctor_measure(url, &level[n], n, throttled, err);
+    if (status < 0) return status;
+    if (level[n++].n < most) continue;
+    doctor_tell_requests(level, n, all);
+    return INSITU_OK;
+  }
+}
+
 /* How many requests in flight the store takes. */
 static void doctor_requests(const char *url) {
-  struct doctor_level level[DOCTOR_LEVELS] = {{0}};
   insitu_loader *ld = NULL;
   insitu_error err = {0};
   insitu_status status = doctor_open(url, 0, &ld, &err);
@@ -751,40 +782,26 @@ static void doctor_requests(const char *url) {
     return;
   }
   const struct insitu__tune *t = insitu__store_tune(&ld->source.store);
-  /* more than few also of a server that closes connections, to see whether these were better */
-  uint64_t usual = insitu__base_max((uint64_t)t->most, t->on ? 4 * DOCTOR_FEWEST : 1);
-  uint64_t most = insitu__base_min(usual, doctor.chunks);
+  uint64_t usual = (uint64_t)t->most, most = insitu__base_min(usual, doctor.chunks);
+  uint64_t throttled = 0;
   bool fixed = !t->on;
+  insitu_loader_close(&ld);
 
   if (fixed) {
+    struct doctor_level one = {0};
     char rate[16];
-    status = doctor_read_on(ld, 0, &level[0].rate, &err);
-    tool_bytes(rate, (uint64_t)level[0].rate);
+    status = doctor_measure(url, &one, 0, &throttled, &err);
+    tool_bytes(rate, (uint64_t)one.rate);
     if (status >= 0)
       doctor_line(
           DOCTOR_OK, "requests", NULL, "%s/s; the options fix %" PRIu64 " in flight", rate, usual);
-  }
-  insitu_stats st = {0};
-  if (fixed) insitu_loader_stats(ld, &st, NULL);
-  uint64_t throttled = st.throttled;
-  insitu_loader_close(&ld);
-
-  unsigned n = 0;
-  if (!fixed && most < DOCTOR_FEWEST)
+  } else if (most < DOCTOR_FEWEST) {
     doctor_line(DOCTOR_OK, "requests", NULL,
         "not measured: %" PRIu64 " chunks do not show how many at once are best", doctor.chunks);
-  for (uint64_t k = DOCTOR_FEWEST; !fixed && most >= DOCTOR_FEWEST && n < DOCTOR_LEVELS; k *= 4) {
-    level[n].n = n == DOCTOR_LEVELS - 1 || 2 * k > most ? most : k;
-    status = doctor_open(url, level[n].n, &ld, &err);
-    if (!status) status = doctor_read_on(ld, n, &level[n].rate, &err);
-    if (!status) status = insitu_loader_stats(ld, &st, &err);
-    insitu_loader_close(&ld);
-    if (status < 0) break;
-    throttled += st.throttled;
-    if (level[n++].n == most) break;
+  } else {
+    status = doctor_levels(url, most, most == usual, &throttled, &err);
   }
   if (status < 0) doctor_line(DOCTOR_WARNING, "requests", NULL, "not measured: %s", err.message);
-  else if (n) doctor_tell_requests(level, n, most == usual);
   if (throttled)
     doctor_line(DOCTOR_WARNING, "slowed", "set max_inflight lower, or ask for a higher quota",
         "the server asked %" PRIu64 " times to slow down", throttled);
