@@ -61322,30 +61322,40 @@ static insitu_status insitu__scan_save(
   return status;
 }
 
-/* Reads a part from n bytes. `name` stands in messages. */
-static insitu_status insitu__scan_parse(struct insitu__scan_state *s, const char *name,
-    const char *text, uint64_t n, insitu_error *err) {
+/* What messages call a file that holds a state: it is a part that is merged, or a checkpoint. */
+struct insitu__scan_kind {
+  const char *word, *wanted, *again;
+};
+static const struct insitu__scan_kind insitu__scan_parts = {"part",
+    "no part of a scan; give what insitu_scan wrote with world > 1", "scan that part again"};
+static const struct insitu__scan_kind insitu__scan_checkpoints = {"checkpoint",
+    "no checkpoint of a scan; remove it, or write to another path", "scan from the start"};
+
+/* Reads a state from n bytes. `name` stands in messages. */
+static insitu_status insitu__scan_parse(struct insitu__scan_state *s,
+    const struct insitu__scan_kind *kind, const char *name, const char *text, uint64_t n,
+    insitu_error *err) {
   uint64_t magic = 0, check = 0;
   struct insitu__scan_file f = {.at = text, .end = text + n};
   insitu__scan_u64(&f, &magic);
   if (!f.failed && magic != INSITU__SCAN_MAGIC && magic << 8 == INSITU__SCAN_MAGIC << 8)
     return insitu__error_set(err, INSITU_E_STATE,
-        "scan, part %s: another version of this library wrote it, and its sums are not those of "
-        "this one; remove it, and scan that part again",
-        name);
+        "scan, %s %s: another version of this library wrote it, and its sums are not those of "
+        "this one; remove it, and %s",
+        kind->word, name, kind->again);
   if (f.failed || magic != INSITU__SCAN_MAGIC)
-    return insitu__error_set(err, INSITU_E_FORMAT,
-        "scan, part %s: it is no part of a scan; give what insitu_scan wrote with world > 1", name);
+    return insitu__error_set(
+        err, INSITU_E_FORMAT, "scan, %s %s: it is %s", kind->word, name, kind->wanted);
   insitu__scan_part(&f, s);
   uint64_t got = (uint64_t)(f.at - text);
   insitu__scan_u64(&f, &check);
   if (!f.failed && f.at == f.end && check == insitu__comp_crc32c(text, got)) return INSITU_OK;
   insitu__scan_state_free(s);
   if (f.no_memory)
-    return insitu__error_set(
-        err, INSITU_E_NOMEM, "scan, part %s: no memory; give the process more memory", name);
-  return insitu__error_set(err, INSITU_E_CORRUPT,
-      "scan, part %s: it is damaged; remove it, and scan that part again", name);
+    return insitu__error_set(err, INSITU_E_NOMEM,
+        "scan, %s %s: no memory; give the process more memory", kind->word, name);
+  return insitu__error_set(err, INSITU_E_CORRUPT, "scan, %s %s: it is damaged; remove it, and %s",
+      kind->word, name, kind->again);
 }
 
 /* Reads a whole file; INSITU_E_NOTFOUND: there is none. The caller frees *text. */
@@ -61377,14 +61387,14 @@ static insitu_status insitu__scan_read_file(
       "scan, file %s: %m; check the path", name);
 }
 
-/* Reads a part; INSITU_E_NOTFOUND: there is no such file. */
-static insitu_status insitu__scan_load(
-    struct insitu__scan_state *s, const char *path, insitu_error *err) {
+/* Reads a state; INSITU_E_NOTFOUND: there is no such file. */
+static insitu_status insitu__scan_load(struct insitu__scan_state *s,
+    const struct insitu__scan_kind *kind, const char *path, insitu_error *err) {
   char name[400], *text = NULL;
   uint64_t n = 0;
   insitu__text_redact(path, name, sizeof name);
   insitu_status status = insitu__scan_read_file(path, name, &text, &n, err);
-  if (!status) status = insitu__scan_parse(s, name, text, n, err);
+  if (!status) status = insitu__scan_parse(s, kind, name, text, n, err);
   insitu__mem_free(text);
   return status;
 }
@@ -62020,7 +62030,7 @@ static insitu_status insitu__scan_resume(struct insitu__scan *run, insitu_error 
   insitu_error why = {0};
   snprintf(path, sizeof path, "%s.part", run->desc->path);
   insitu__text_redact(path, name, sizeof name);
-  insitu_status status = insitu__scan_load(&old, path, &why);
+  insitu_status status = insitu__scan_load(&old, &insitu__scan_checkpoints, path, &why);
   if (status == INSITU_E_NOTFOUND) return insitu__scan_make(s, err);
   if (status) {
     insitu__error_copy(err, &why);
@@ -62342,7 +62352,7 @@ INSITU_DEF insitu_status insitu_scan_merge(
     struct insitu__scan_state part = {0};
     char name[400];
     insitu__text_redact(parts[i] ? parts[i] : "", name, sizeof name);
-    status = parts[i] ? insitu__scan_load(&part, parts[i], err)
+    status = parts[i] ? insitu__scan_load(&part, &insitu__scan_parts, parts[i], err)
                       : insitu__error_set(err, INSITU_E_ARG,
                             "scan: parts[%" PRIu64 "] is NULL; give %" PRIu64 " paths", i, n);
     if (!status && i == 0) {

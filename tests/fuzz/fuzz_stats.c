@@ -52,7 +52,7 @@ static void part(char *text, size_t n) {
     insitu__base_store64(text, INSITU__SCAN_MAGIC);
     insitu__base_store64(text + n - 8, insitu__comp_crc32c(text, n - 8));
   }
-  insitu_status status = insitu__scan_parse(&s, "part", text, n, &err);
+  insitu_status status = insitu__scan_parse(&s, &insitu__scan_parts, "x", text, n, &err);
   fuzz_status(status, &err);
   insitu__scan_state_free(&s);
 }

@@ -362,10 +362,16 @@ static void checkpoints(void **state) {
   turn_bit(part, 7);
   turn_bit(part, 0);
   assert_int_equal(insitu_scan(&s, &err), INSITU_E_FORMAT);
+  HAS(err.message, "it is no checkpoint of a scan; remove it, or write to another path");
+  assert_int_equal(insitu_scan_merge((const char *[]){part}, 1, path, &err), INSITU_E_FORMAT);
+  HAS(err.message, "give what insitu_scan wrote with world > 1");
   turn_bit(part, 0);
   turn_bit(part, -900);
   assert_int_equal(insitu_scan(&s, &err), INSITU_E_CORRUPT);
-  HAS(err.message, "damaged");
+  HAS(err.message, "scan, checkpoint ");
+  HAS(err.message, "damaged; remove it, and scan from the start");
+  assert_int_equal(insitu_scan_merge((const char *[]){part}, 1, path, &err), INSITU_E_CORRUPT);
+  HAS(err.message, "damaged; remove it, and scan that part again");
   assert_int_equal(unlink(part), 0);
 }
 
