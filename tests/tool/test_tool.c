@@ -175,7 +175,7 @@ static void test_order(void **state) {
       .window = 9};
   check_order(&d);
   assert_int_equal(run_tool("order 12 4 0 0 8 3 3"), 1); /* 3 lanes do not divide 8 */
-  assert_has(run_err, "lanes");
+  assert_int_equal(strncmp(run_err, "insitu order: lanes 3 ", 22), 0);
   assert_int_equal(run_tool("order 3 2 0 0 2 1 1 --json"), 0);
   parse();
   assert_int_equal(insitu__text_json_size(&doc, 0), 6);

@@ -129,9 +129,12 @@ __attribute__((format(printf, 1, 2))) static int tool_usage_error(const char *fo
       tool_current ? " " : "");
   return TOOL_USAGE;
 }
-/* A library error; returns TOOL_FAILED. */
+/* A library error; returns TOOL_FAILED. "order: ..." is not told as "insitu order: order: ...". */
 static int tool_fail_error(const insitu_error *err) {
-  return tool_fail("%s", err->message[0] ? err->message : insitu_status_name(err->status));
+  const char *text = err->message[0] ? err->message : insitu_status_name(err->status);
+  size_t n = tool_current ? strlen(tool_current->name) : 0;
+  if (n && !strncmp(text, tool_current->name, n) && !strncmp(text + n, ": ", 2)) text += n + 2;
+  return tool_fail("%s", text);
 }
 static void tool_no_memory(void) {
   fprintf(stderr, "insitu: no memory\n");
