@@ -300,7 +300,13 @@ static void zarr_join(int format, bool fortran, bool big, const uint64_t *length
                            .big = big});
     end += sprintf(end, " '%s'", root);
   }
+  char says[60];
+  assert_int_equal(run_tool("index %s -o '%s' --json", words, index), 0);
+  snprintf(says, sizeof says, "\"files\": 0,\n  \"archives\": %d,", n);
+  assert_has(run_out, says);
   assert_int_equal(run_tool("index %s -o '%s'", words, index), 0);
+  snprintf(says, sizeof says, " chunks in %d archives\n", n);
+  assert_has(run_out, says);
   assert_string_equal(run_err, "");
   const insitu_loader_desc where = {.url = index};
   index_expect_at(&where, "time", time, total * sizeof *time);

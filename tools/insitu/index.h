@@ -183,7 +183,7 @@ static int index_target(
 struct index_run {
   struct virtual_archive v;
   struct virtual_file *file; /* n of them */
-  uint64_t n, gribs;
+  uint64_t n, gribs, archives;
   struct grib_scan grib;
   char folder[PATH_MAX];
 };
@@ -216,6 +216,7 @@ static int index_scan_archive(
                      "options",
         name);
   index_tell_query(path, name);
+  x->archives++;
   int code = index_zarr_scan(&x->v, &x->file[i], path, name,
       strstr(path, "://") ? bytes_plain(path) : index_url(path, x->folder));
   if (code != TOOL_OK && file->status < 0 && file->status != INSITU_E_NOTFOUND)
@@ -337,17 +338,26 @@ static void index_print_targets(const struct virtual_archive *v) {
            "them: another file of that size is not noticed.\n",
         by_size, n);
 }
-static void index_print_summary(
-    const struct virtual_archive *v, const struct virtual_file *f, uint64_t bytes) {
-  uint64_t chunks = 0;
+/* Where the chunks lie: "in 2 files and 1 archive". Of neither, the index holds their bytes. */
+static void index_print_where(uint64_t files, uint64_t archives) {
+  printf(" in %s", files || archives ? "" : "the index");
+  if (files) printf("%" PRIu64 " file%s", files, files == 1 ? "" : "s");
+  if (files && archives) printf(" and ");
+  if (archives) printf("%" PRIu64 " archive%s", archives, archives == 1 ? "" : "s");
+  printf("\n");
+}
+/* archives: how many are indexed, beside the files that v names. */
+static void index_print_summary(const struct virtual_archive *v, const struct virtual_file *f,
+    uint64_t archives, uint64_t bytes) {
+  uint64_t chunks = 0, files = INSITU__ARRAY_LEN(v->target);
   char size[16], count[32];
   struct tool_json_out j = {.to = stdout};
   for (uint64_t i = 0; i < INSITU__ARRAY_LEN(f->array); i++) chunks += f->array[i]->n_refs;
   if (!tool_json) {
-    printf("%s: %s, %" PRIu64 " array%s, %s chunks in %" PRIu64 " file%s\n", index_out,
-        tool_bytes(size, bytes), INSITU__ARRAY_LEN(f->array),
-        INSITU__ARRAY_LEN(f->array) == 1 ? "" : "s", tool_count(count, chunks),
-        INSITU__ARRAY_LEN(v->target), INSITU__ARRAY_LEN(v->target) == 1 ? "" : "s");
+    printf("%s: %s, %" PRIu64 " array%s, %s chunks", index_out, tool_bytes(size, bytes),
+        INSITU__ARRAY_LEN(f->array), INSITU__ARRAY_LEN(f->array) == 1 ? "" : "s",
+        tool_count(count, chunks));
+    index_print_where(files, archives);
     if (bytes_total.requests)
       printf("Scanned by %" PRIu64 " requests, %s\n", bytes_total.requests,
           tool_bytes(size, bytes_total.fetched));
@@ -357,7 +367,8 @@ static void index_print_summary(
   tool_json_object(&j, NULL);
   tool_json_string(&j, "index", index_out);
   tool_json_u64(&j, "bytes", bytes);
-  tool_json_u64(&j, "files", INSITU__ARRAY_LEN(v->target));
+  tool_json_u64(&j, "files", files);
+  tool_json_u64(&j, "archives", archives);
   tool_json_u64(&j, "chunks", chunks);
   tool_json_u64(&j, "requests", bytes_total.requests);
   tool_json_u64(&j, "bytes_fetched", bytes_total.fetched);
@@ -390,7 +401,7 @@ static int index_finish(struct index_run *x, struct virtual_file *f) {
   if (code != TOOL_OK) return code;
   virtual_add_metadata(&x->v, f);
   code = virtual_write(&x->v, f, index_out, &bytes);
-  if (code == TOOL_OK) index_print_summary(&x->v, f, bytes);
+  if (code == TOOL_OK) index_print_summary(&x->v, f, x->archives, bytes);
   return code;
 }
 static int index_run(int argc, char **argv) {

@@ -269,7 +269,7 @@ static int refs_run(int argc, char **argv) {
     code = virtual_write(&r.v, &r.f, refs_out, &bytes);
   }
   index_out = refs_out;
-  if (code == TOOL_OK) index_print_summary(&r.v, &r.f, bytes);
+  if (code == TOOL_OK) index_print_summary(&r.v, &r.f, 0, bytes);
   insitu__mem_free(r.record);
   virtual_file_free(&r.f);
   virtual_archive_free(&r.v);
