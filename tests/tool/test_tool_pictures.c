@@ -91,9 +91,31 @@ static void test_headline(void **state) {
       run_tool("plan %s --var uwnd --fractions 0.1,0.5,0.4 --batch-size 16 --json", WINDS), 1);
   assert_has(run_out, "\"limited_by\": \"error\"");
   assert_int_equal(run_tool("plan %s --var uwnd --fractions 0,0,1 --json", WINDS), 0);
-  assert_has(run_out, "\"limited_by\": \"error\"");
+  assert_has(run_out, "\"limited_by\": \"nothing\"");
+  assert_has(run_out, "\"headline\": \"The split train is given no samples. Nothing in the plan ");
   assert_int_equal(run_tool("plan %s --var uwnd --fractions 1,0,0 --json", WINDS), 0);
   assert_has(run_out, "\"limited_by\": \"nothing\"");
+}
+
+/* What limits a later split alone is not taken for all of the plan. */
+static void test_later_split(void **state) {
+  (void)state;
+  const char *job = "--var x=uwnd,y=uwnd@1 --batch-size 4 --decode-threads 1 --max-inflight 2";
+  const char *says = "Nothing in the plan limits the split train. The split val is limited by "
+                     "chunks that are decoded again: every chunk is decoded up to 1.45 times. ";
+  assert_int_equal(run_tool("plan %s %s --block-chunks 2 --fractions 0.1,0.9,0", WINDS, job), 0);
+  assert_int_equal(strncmp(run_out + 2, says, strlen(says)), 0);
+  /* what limits train comes before what limits others more */
+  assert_int_equal(run_tool("plan %s %s --block-chunks 1 --fractions 0.5,0.5,0", WINDS, job), 0);
+  assert_int_equal(strncmp(run_out + 2, "The split train is limited by ", 30), 0);
+  /* each iterator fits, and both at once do not */
+  assert_int_equal(
+      run_tool("plan %s %s --fractions 0.4,0.4,0.2 --memory-budget 31Mi", WINDS, job), 0);
+  assert_has(run_out, "! Little limits it: iterators over all splits at once need ");
+  assert_int_equal(
+      run_tool("plan %s %s --fractions 0.4,0.4,0.2 --split train --memory-budget 31Mi", WINDS, job),
+      0);
+  assert_null(strstr(run_out, "at once"));
 }
 
 /* Splits that are given nothing have a line; those whose share came to nothing a message. */
@@ -115,14 +137,32 @@ static void test_empty_splits(void **state) {
 static void test_bounds(void **state) {
   (void)state;
   const char *text = "{\"url\": \"" WINDS "\", \"variables\": [\"uwnd\"], \"assembly\": \"%s\"}";
-  char document[300];
+  char document[300], page[300];
+  snprintf(page, sizeof page, "%s", support_path("bounds.html"));
   for (int i = 0; i < 2; i++) {
     snprintf(document, sizeof document, text, i ? "gather" : "scatter");
     support_write(support_path("assembly.json"), document, strlen(document));
     assert_int_equal(run_tool("plan --config %s", support_path("assembly.json")), 0);
     assert_true(!strstr(run_out, "chunks read, at most ") == !i);
     assert_true(!strstr(run_out, "amplification, at most ") == !i);
+    assert_true(!strstr(run_out, "decodes of each, at most ") == !i);
+    assert_true(!strstr(run_out, "dedup, at least ") == !i);
+    assert_int_equal(
+        run_tool("plan --config %s --html %s", support_path("assembly.json"), page), 0);
+    char *on_page = run_slurp(page);
+    assert_true(!strstr(on_page, "times each chunk is decoded, at most; 1 is best<") == !i);
+    assert_true(!strstr(on_page, "chunks read in an epoch by this rank, at most<") == !i);
+    assert_true(!strstr(on_page, "<td>chunks read, at most</td>") == !i);
+    assert_true(!strstr(on_page, "reads are repeated: windows share chunks that are kept.") == !i);
+    assert_has(on_page, "<td>- too few for a last batch</td><td>12</td>");
+    free(on_page);
   }
+  /* what is not known is no 0 on the page: an ordered split has no variance ratio */
+  assert_int_equal(run_tool("plan %s --var uwnd --split val --html %s", WINDS, page), 0);
+  char *on_page = run_slurp(page);
+  assert_has(on_page, "<td>variance ratio, 1 is ideal</td><td>-</td>");
+  assert_null(strstr(on_page, "<td>0.000</td>"));
+  free(on_page);
 }
 
 /* A name of an archive is text on the page, whatever it holds. */
@@ -318,6 +358,7 @@ int main(void) {
       cmocka_unit_test(test_page),
       cmocka_unit_test(test_headline),
       cmocka_unit_test(test_empty_splits),
+      cmocka_unit_test(test_later_split),
       cmocka_unit_test(test_bounds),
       cmocka_unit_test(test_page_escapes),
       cmocka_unit_test(test_page_list),

@@ -24,6 +24,7 @@ static const char *const plan_limit_keys[] = {
     "memory", "reads", "mixing", "dropped", "times", "note"};
 struct plan_hint {
   enum plan_about about;
+  int split; /* which one it tells of; PLAN_SPLITS: all */
   char text[600];
 };
 enum { PLAN_SPLITS = 4, PLAN_MAX_HINTS = 12, PLAN_HEADLINE = 1100 };
@@ -34,6 +35,7 @@ struct plan {
   struct plan_hint hint[PLAN_MAX_HINTS];
   int n_hints;
   enum plan_about about; /* of hints that are told now */
+  int split;             /* the same */
   int only;              /* the one split asked for, -1: all */
   bool refused;          /* some split that was asked for does not fit memory_budget */
 };
@@ -57,6 +59,7 @@ __attribute__((format(printf, 2, 3))) static void plan_say(
   if (p->n_hints == PLAN_MAX_HINTS) return;
   va_start(args, format);
   p->hint[p->n_hints].about = p->about;
+  p->hint[p->n_hints].split = p->split;
   vsnprintf(p->hint[p->n_hints++].text, sizeof p->hint->text, format, args);
   va_end(args);
 }
@@ -73,6 +76,11 @@ static bool plan_try(
   bool ok = insitu_loader_plan(ld, &it, out, NULL) == INSITU_OK;
   insitu_loader_close(&ld);
   return ok;
+}
+
+/* Before a number that is a bound, since windows share chunks that are kept. */
+static const char *plan_bound(const insitu_plan *p) {
+  return p->assembly == INSITU_GATHER ? "up to " : "";
 }
 
 /* What the rule aims at that chooses units by default: see ORDER BY DEFAULT in the manual. */
@@ -98,10 +106,10 @@ static void plan_hint_reads(struct plan *p, int split) {
   }
   if (!units) {
     plan_say(p,
-        "%s: every chunk is decoded %.2f times. Larger unit_chunks do not help here: use fewer "
+        "%s: every chunk is decoded %s%.2f times. Larger unit_chunks do not help here: use fewer "
         "offsets and steps, a larger "
         "block_chunks, or another chunking.",
-        insitu__document_split_words[split], now->decode_amplification);
+        insitu__document_split_words[split], plan_bound(now), now->decode_amplification);
     return;
   }
   d.unit_chunks = units;
@@ -116,16 +124,16 @@ static void plan_hint_reads(struct plan *p, int split) {
   if (blocks != c->block_chunks) snprintf(knob, sizeof knob, " and block_chunks %" PRIu64, blocks);
   if (now->variance_ratio > 0)
     plan_say(p,
-        "%s: every chunk is decoded %.2f times, because windows reach beyond their chunks. "
-        "unit_chunks %" PRIu64 "%s would make it %.2f, with a variance ratio of %.2f.",
-        insitu__document_split_words[split], now->decode_amplification, units, knob,
-        best.decode_amplification, best.variance_ratio);
+        "%s: every chunk is decoded %s%.2f times, because windows reach beyond their chunks. "
+        "unit_chunks %" PRIu64 "%s would make it %s%.2f, with a variance ratio of %.2f.",
+        insitu__document_split_words[split], plan_bound(now), now->decode_amplification, units,
+        knob, plan_bound(&best), best.decode_amplification, best.variance_ratio);
   else
     plan_say(p,
-        "%s: every chunk is decoded %.2f times, because windows reach beyond their chunks. "
-        "unit_chunks %" PRIu64 " would make it %.2f.",
-        insitu__document_split_words[split], now->decode_amplification, units,
-        best.decode_amplification);
+        "%s: every chunk is decoded %s%.2f times, because windows reach beyond their chunks. "
+        "unit_chunks %" PRIu64 " would make it %s%.2f.",
+        insitu__document_split_words[split], plan_bound(now), now->decode_amplification, units,
+        plan_bound(&best), best.decode_amplification);
 }
 /* Fewer batches ahead, which does not change the order; then smaller windows. */
 static void plan_hint_memory(struct plan *p, int split) {
@@ -204,6 +212,23 @@ static void plan_hint_drops(struct plan *p, int split) {
 static void plan_note(void *to, const char *note) {
   plan_say((struct plan *)to, "%s.", note);
 }
+/* Iterators over several splits that fit one by one, and not beside each other. */
+static void plan_hint_together(struct plan *p) {
+  uint64_t budget = insitu_loader_config(p->loader)->memory_budget, bytes = 0, n = 0;
+  char need[32], text[32];
+  for (int i = 0; p->only < 0 && i < INSITU_ALL; i++) {
+    const insitu_plan *c = &p->cost[i].plan;
+    if (p->cost[i].status != INSITU_OK) continue;
+    if (!n++) bytes = c->fixed_bytes + c->inflight_bytes + c->cache_bytes; /* of the loader */
+    bytes += c->slabs * c->slab_bytes + c->table_bytes;
+  }
+  p->about = PLAN_NOTE;
+  if (n > 1 && bytes > budget)
+    plan_say(p,
+        "iterators over all splits at once need %s of memory, and memory_budget is %s: the last "
+        "may be refused. Close each before the next is opened, or raise it.",
+        tool_bytes(need, bytes), tool_bytes(text, budget));
+}
 /* Of each kind the first split that has it: the knobs are the same for all. */
 static void plan_hints(struct plan *p) {
   bool reads = false, memory = false;
@@ -211,6 +236,7 @@ static void plan_hints(struct plan *p) {
   for (int i = 0; i < PLAN_SPLITS; i++) {
     const struct plan_cost *c = &p->cost[i];
     if (c->status != INSITU_OK || (p->only >= 0 ? i != p->only : i == INSITU_ALL)) continue;
+    p->split = i;
     p->about = PLAN_READS;
     if (c->plan.decode_amplification > PLAN_DECODED && !reads) plan_hint_reads(p, i);
     p->about = PLAN_MEMORY;
@@ -223,20 +249,42 @@ static void plan_hints(struct plan *p) {
     memory = memory || plan_memory(&c->plan) > budget;
   }
   p->refused = memory;
+  p->split = PLAN_SPLITS;
   plan_hint_times(p);
+  if (!memory) plan_hint_together(p);
 }
 
 static bool plan_shown(const struct plan *p, int split) {
   return p->only < 0 || split == p->only;
 }
+/* Whether a range of the desc's split says anything. */
+static bool plan_given(const insitu_split_range *s) {
+  return s->fraction > 0 || s->start || s->stop || s->from || s->to;
+}
+/* A split that the desc gives nothing of the archive, beside others that it gives some of. */
+static bool plan_empty(const struct plan *p, int split) {
+  const insitu_loader_desc *c = insitu_loader_config(p->loader);
+  if (split == INSITU_ALL || split == p->only || c->manifest) return false;
+  if (p->cost[split].status == INSITU_OK || p->loader->split.part[split].anchors) return false;
+  const insitu_split_range *s = &p->config.desc.split[split];
+  bool given = false;
+  for (int i = 0; i < 3; i++) given = given || plan_given(&p->config.desc.split[i]);
+  return given && !plan_given(s);
+}
 /* The first split that should be read and cannot be; -1: there is none. One that was given no
  * samples is meant to be empty. */
 static int plan_failed(const struct plan *p) {
   for (int i = 0; i < PLAN_SPLITS; i++)
-    if (plan_shown(p, i) && p->cost[i].status < 0 &&
+    if (plan_shown(p, i) && p->cost[i].status < 0 && !plan_empty(p, i) &&
         (i == INSITU_TRAIN || i == p->only || p->loader->split.part[i].anchors))
       return i;
   return -1;
+}
+/* The split that the headline and the page are about: the first that is shown and can be read. */
+static int plan_main(const struct plan *p) {
+  for (int i = 0; i < PLAN_SPLITS; i++)
+    if (plan_shown(p, i) && p->cost[i].status == INSITU_OK) return i;
+  return INSITU_TRAIN;
 }
 /* Whether a run of this configuration ends at its start. train without a sample of the archive is
  * no such failure unless it is asked for: an evaluation has none. */
@@ -245,23 +293,37 @@ static bool plan_fails(const struct plan *p) {
   if (failed < 0) return false;
   return failed == p->only || p->loader->split.part[failed].left[INSITU_DROP_OTHER_SPLIT];
 }
+/* Hints with smaller numbers come first: what is refused, then what limits the main split, then
+ * what limits others. */
+static int plan_rank(const struct plan *p, const struct plan_hint *h) {
+  bool other = h->split != PLAN_SPLITS && h->split != plan_main(p);
+  return h->about + (other && h->about != PLAN_MEMORY ? PLAN_NOTE : 0) +
+         (h->about == PLAN_NOTE ? PLAN_NOTE : 0);
+}
 /* The hint that tells what limits most; -1: there is none, or a split cannot be read, which limits
  * more. */
 static int plan_first_hint(const struct plan *p) {
   int first = -1;
   if (plan_failed(p) >= 0) return -1;
   for (int i = 0; i < p->n_hints; i++)
-    if (first < 0 || p->hint[i].about < p->hint[first].about) first = i;
+    if (first < 0 || plan_rank(p, &p->hint[i]) < plan_rank(p, &p->hint[first])) first = i;
   return first;
+}
+/* What comes before a sentence about one split, where it could be taken for the whole plan. */
+static void plan_headline_begin(const struct plan *p, int split, char *to, size_t cap) {
+  int first = plan_main(p);
+  *to = 0;
+  if (split < PLAN_SPLITS && split != first && p->hint[plan_first_hint(p)].about != PLAN_MEMORY)
+    snprintf(
+        to, cap, "Nothing in the plan limits the split %s. ", insitu__document_split_words[first]);
+  else if (plan_shown(p, INSITU_TRAIN) && plan_empty(p, INSITU_TRAIN))
+    snprintf(to, cap, "The split train is given no samples. ");
 }
 /* The first sentence about a plan: what limits it and which knob to turn. */
 static const char *plan_headline(const struct plan *p, char *to, size_t cap) {
-  int first = plan_first_hint(p), split = 0, failed = plan_failed(p);
+  int first = plan_first_hint(p), failed = plan_failed(p);
+  int split = first < 0 ? PLAN_SPLITS : p->hint[first].split;
   const char *text = first < 0 ? "" : p->hint[first].text, *words = NULL;
-  for (; split < PLAN_SPLITS; split++) { /* "train: it needs ..." */
-    words = insitu__document_split_words[split];
-    if (!strncmp(text, words, strlen(words)) && !strncmp(text + strlen(words), ": ", 2)) break;
-  }
   if (failed >= 0) { /* "split train: 3 samples ..." */
     words = insitu__document_split_words[failed];
     text = p->cost[failed].err.message;
@@ -270,17 +332,25 @@ static const char *plan_headline(const struct plan *p, char *to, size_t cap) {
         !strncmp(text + 6 + n, ": ", 2))
       text += 8 + n;
     snprintf(to, cap, "The split %s cannot be read: %s", words, text);
-  } else if (first < 0)
+    return to;
+  }
+
+  plan_headline_begin(p, split, to, cap);
+  size_t n = strlen(to);
+  to += n;
+  cap -= n;
+  if (first < 0)
     snprintf(to, cap,
         "Nothing in the plan limits it: chunks are decoded about once, batches are well mixed, and "
         "the memory fits. What remains is how fast the store and the decoder are: run insitu bench "
         "with the same configuration.");
   else if (p->hint[first].about == PLAN_NOTE) snprintf(to, cap, "Little limits it: %s", text);
-  else if (split < PLAN_SPLITS)
+  else if (split < PLAN_SPLITS) { /* "train: it needs ..." */
+    words = insitu__document_split_words[split];
     snprintf(to, cap, "The split %s is limited by %s: %s", words, plan_limits[p->hint[first].about],
         text + strlen(words) + 2);
-  else snprintf(to, cap, "Limited by %s: %s", plan_limits[p->hint[first].about], text);
-  return to;
+  } else snprintf(to, cap, "Limited by %s: %s", plan_limits[p->hint[first].about], text);
+  return to - n;
 }
 
 /* ---- printing ---- */
@@ -351,7 +421,7 @@ static const struct plan_row {
     PLAN_ROW("fixed arrays, of the loader", BYTES, plan.fixed_bytes),
     PLAN_ROW("chunks in flight, of the loader", BYTES, plan.inflight_bytes),
     PLAN_ROW("indexes, coordinates, caches", BYTES, plan.cache_bytes),
-    PLAN_ROW("together", BYTES, memory_bytes)};
+    PLAN_ROW("together, of one iterator", BYTES, memory_bytes)};
 
 static void plan_print_cell(const struct plan_row *row, const struct plan_cost *c) {
   char text[32] = "-";
@@ -362,18 +432,36 @@ static void plan_print_cell(const struct plan_row *row, const struct plan_cost *
   else if (*(const double *)at > 0) snprintf(text, sizeof text, "%.2f", *(const double *)at);
   printf(" %13s", text);
 }
-/* Whether a range of the desc's split says anything. */
-static bool plan_given(const insitu_split_range *s) {
-  return s->fraction > 0 || s->start || s->stop || s->from || s->to;
+/* What is known of the numbers of reads: estimated, or bounds, since windows share chunks that are
+ * kept. */
+enum plan_known { PLAN_EXACT, PLAN_AT_MOST, PLAN_ABOUT };
+static enum plan_known plan_known(const struct plan_cost *c) {
+  if (c->status != INSITU_OK) return PLAN_EXACT;
+  if (c->plan.estimated) return PLAN_ABOUT;
+  return c->plan.assembly == INSITU_GATHER ? PLAN_AT_MOST : PLAN_EXACT;
 }
-/* Whether some split that is shown keeps chunks: its windows share them, so that the plan's reads
- * are a bound. */
-static bool plan_gathers(const struct plan *p) {
+/* The label of a row, as far as its numbers are known. */
+static const char *plan_label(const struct plan_row *row, enum plan_known known) {
+  static const struct {
+    size_t at;
+    const char *label[3];
+  } labels[] = {{offsetof(struct plan_cost, plan.reads),
+                    {NULL, "chunks read, at most", "chunks read, about"}},
+      {offsetof(struct plan_cost, plan.distinct), {NULL, NULL, "different chunks, about"}},
+      {offsetof(struct plan_cost, plan.amplification),
+          {NULL, "amplification, at most", "amplification, about"}},
+      {offsetof(struct plan_cost, plan.decode_amplification), {NULL, "decodes of each, at most"}},
+      {offsetof(struct plan_cost, plan.dedup), {NULL, "dedup, at least", "dedup, about"}}};
+  for (size_t i = 0; row->kind != PLAN_TITLE && i < TOOL_COUNT(labels); i++)
+    if (labels[i].at == row->at && labels[i].label[known]) return labels[i].label[known];
+  return row->label;
+}
+/* The same of all splits that are shown. */
+static enum plan_known plan_known_of_all(const struct plan *p) {
+  enum plan_known known = PLAN_EXACT;
   for (int i = 0; i < PLAN_SPLITS; i++)
-    if (plan_shown(p, i) && p->cost[i].status == INSITU_OK &&
-        p->cost[i].plan.assembly == INSITU_GATHER)
-      return true;
-  return false;
+    if (plan_shown(p, i) && plan_known(&p->cost[i]) > known) known = plan_known(&p->cost[i]);
+  return known;
 }
 /* One line for each reason that leaves samples out of a split that is shown. */
 static void plan_print_drops(const struct plan *p, const struct plan_row *row) {
@@ -390,16 +478,6 @@ static void plan_print_drops(const struct plan *p, const struct plan_row *row) {
       if (plan_shown(p, i)) plan_print_cell(&reason, &p->cost[i]);
     printf("\n");
   }
-}
-/* A split that the desc gives nothing of the archive, beside others that it gives some of. */
-static bool plan_empty(const struct plan *p, int split) {
-  const insitu_loader_desc *c = insitu_loader_config(p->loader);
-  if (split == INSITU_ALL || split == p->only || c->manifest) return false;
-  if (p->cost[split].status == INSITU_OK || p->loader->split.part[split].anchors) return false;
-  const insitu_split_range *s = &p->config.desc.split[split];
-  bool given = false;
-  for (int i = 0; i < 3; i++) given = given || plan_given(&p->config.desc.split[i]);
-  return given && !plan_given(s);
 }
 /* Such splits in one line. */
 static void plan_print_empty(const struct plan *p) {
@@ -422,11 +500,7 @@ static void plan_print(const struct plan *p) {
       plan_print_drops(p, row);
       continue;
     }
-    const char *label = row->label;
-    if (row->at == offsetof(struct plan_cost, plan.reads) && plan_gathers(p))
-      label = "chunks read, at most";
-    if (row->at == offsetof(struct plan_cost, plan.amplification) && plan_gathers(p))
-      label = "amplification, at most";
+    const char *label = plan_label(row, plan_known_of_all(p));
     printf("%s%s", title ? tool_style(TOOL_BOLD) : "  ", label);
     if (!title || r == 0) printf("%*s", (int)(34 - strlen(label) - (title ? 0 : 2)), "");
     for (int i = 0; i < PLAN_SPLITS; i++) {

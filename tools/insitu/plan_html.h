@@ -280,8 +280,11 @@ static void html_write_head(const struct html *h) {
   html_text(h, plan_headline(h->plan, headline, sizeof headline));
   fputs("</p></section>\n<section class=\"card wide\"><div class=\"facts\">\n", h->to);
 
+  bool bound = plan_known(h->cost) == PLAN_AT_MOST;
   snprintf(text, sizeof text, "%.2f", p->decode_amplification);
-  html_fact(h, text, "times each chunk is decoded; 1 is best",
+  html_fact(h, text,
+      bound ? "times each chunk is decoded, at most; 1 is best"
+            : "times each chunk is decoded; 1 is best",
       p->decode_amplification > PLAN_DECODED ? "bad" : "good");
   if (p->variance_ratio > 0) {
     snprintf(text, sizeof text, "%.2f", p->variance_ratio);
@@ -295,7 +298,10 @@ static void html_write_head(const struct html *h) {
       tool_bytes(budget, h->config->memory_budget));
   html_fact(h, tool_bytes(other, memory), text, memory > h->config->memory_budget ? "bad" : "good");
   html_fact(h, tool_bytes(other, p->read_bytes), "decoded in an epoch by this rank, at most", "");
-  html_fact(h, tool_count(other, p->reads), "chunks read in an epoch by this rank", "");
+  static const char *const read[] = {"chunks read in an epoch by this rank",
+      "chunks read in an epoch by this rank, at most",
+      "chunks read in an epoch by this rank, about"};
+  html_fact(h, tool_count(other, p->reads), read[plan_known(h->cost)], "");
   snprintf(text, sizeof text, "%" PRIu64 " x %" PRIu64, p->lanes, p->window);
   html_fact(h, text, "lanes x units that are mixed at a time", "");
   fputs("</div></section>\n", h->to);
@@ -419,7 +425,9 @@ static void html_write_reads(const struct html *h) {
       most);
   html_key(h, "blue", "for the first time");
   html_key(h, "amber", "again, for another window");
-  fprintf(h->to, "<br>%" PRIu64 " of %" PRIu64 " reads are repeated.", again, h->reads);
+  bool bound = plan_known(h->cost) == PLAN_AT_MOST;
+  fprintf(h->to, "<br>%s%" PRIu64 " of %" PRIu64 " reads are repeated%s.", bound ? "At most " : "",
+      again, h->reads, bound ? ": windows share chunks that are kept" : "");
   html_part(h, h->scanned);
   fputs("</p></section>\n", h->to);
 }
@@ -493,21 +501,34 @@ static void html_write_map(const struct html *h, const char *list) {
   fputs("</p></section>\n", h->to);
 }
 
+/* Why samples are left out. */
+static void html_write_drops(const struct html *h) {
+  char text[32];
+  for (int r = 0; r < INSITU_DROPS; r++)
+    if (h->cost->plan.dropped[r])
+      fprintf(h->to, "<tr><td>- %s</td><td>%s</td></tr>\n", insitu__split_drops[r].words,
+          tool_count(text, h->cost->plan.dropped[r]));
+}
+
 static void html_write_table(const struct html *h) {
   char text[32];
   fputs("<section class=\"card wide\"><h2>All numbers</h2><table>\n", h->to);
   for (size_t r = 0; r < TOOL_COUNT(plan_rows); r++) {
     const struct plan_row *row = &plan_rows[r];
     const void *at = (const char *)h->cost + row->at;
-    if (row->kind == PLAN_DROPS) continue;
+    if (row->kind == PLAN_DROPS) {
+      html_write_drops(h);
+      continue;
+    }
     if (row->kind == PLAN_TITLE) {
       fprintf(h->to, "<tr><td colspan=\"2\"><b>%s</b></td></tr>\n", row->label);
       continue;
     }
     if (row->kind == PLAN_BYTES) tool_bytes(text, *(const uint64_t *)at);
     else if (row->kind == PLAN_COUNT) tool_count(text, *(const uint64_t *)at);
-    else snprintf(text, sizeof text, "%.3f", *(const double *)at);
-    fprintf(h->to, "<tr><td>%s</td><td>%s</td></tr>\n", row->label, text);
+    else if (*(const double *)at > 0) snprintf(text, sizeof text, "%.3f", *(const double *)at);
+    else snprintf(text, sizeof text, "-");
+    fprintf(h->to, "<tr><td>%s</td><td>%s</td></tr>\n", plan_label(row, plan_known(h->cost)), text);
   }
   fputs("</table></section></div></main></html>\n", h->to);
 }
@@ -519,9 +540,7 @@ static int html_write(const struct plan *plan, const char *path, const char *lis
   struct insitu__order o;
   h.plan = plan;
   h.config = insitu_loader_config(plan->loader);
-  while (h.split < PLAN_SPLITS - 1 &&
-         (!plan_shown(plan, h.split) || plan->cost[h.split].status != INSITU_OK))
-    h.split++;
+  h.split = plan_main(plan);
   h.cost = &plan->cost[h.split];
   if (h.cost->status) return tool_fail_error(&h.cost->err);
 
