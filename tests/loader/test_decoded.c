@@ -517,8 +517,9 @@ static void refused(void **state) {
 
 /* ---- other ways into a cell and out of it ---- */
 
-/* Two loaders of one desc, the second with a cache that holds some chunks, or all. */
-static void beside(insitu_loader_desc *d, int epochs, uint64_t cache) {
+/* Two loaders of one desc, the second with a cache that holds some chunks, or all. How often that
+ * loader found a chunk there. */
+static uint64_t beside(insitu_loader_desc *d, int epochs, uint64_t cache) {
   insitu_loader *ld[2];
   insitu_iter *it[2];
   insitu_batch *b[2];
@@ -533,11 +534,12 @@ static void beside(insitu_loader_desc *d, int epochs, uint64_t cache) {
     e += status == INSITU_END;
     for (int i = 0; i < 2 && status == INSITU_OK; i++) insitu_batch_release(&b[i]);
   }
-  if (epochs) assert_true(stats_of(ld[1]).cache_hits > 0);
+  uint64_t hits = stats_of(ld[1]).cache_hits;
   for (int i = 0; i < 2; i++) {
     insitu_iter_close(&it[i]);
     insitu_loader_close(&ld[i]);
   }
+  return hits;
 }
 
 /* A chunk is damaged where no batch shows it: no error without a cache, and so none with one. What
@@ -572,7 +574,7 @@ static void damaged_aside(void **state) {
           .inline_io = how / 2 % 2,
           .max_inflight = 4,
           .assembly = how < 4 ? INSITU_SCATTER : INSITU_GATHER};
-      if (rows == 7 && how < 4) beside(&d, 3, 1u << 20);
+      if (rows == 7 && how < 4) assert_true(beside(&d, 3, 1u << 20) > 0);
       insitu_loader *ld = NULL;
       insitu_batch *b;
       insitu_error err;
@@ -595,7 +597,8 @@ static void damaged_aside(void **state) {
 /* Chunks of which slots hold parts, patches, and chunks that are damaged. */
 static void others(void **state) {
   (void)state;
-  support_random_state = 1; /* however many were drawn before: with these draws each cache is hit */
+  support_random_state = 1; /* however many were drawn before: with these draws caches are hit */
+  uint64_t hits = 0;
   static const int64_t far[] = {-3, -1, 0};
   const insitu_variable shown[] = {{.label = "x", .path = "x", .steps = far, .n_steps = 3},
       {.label = "y", .path = "x", .offset = 1, .select = "lon=[100:700]"}};
@@ -632,10 +635,13 @@ static void others(void **state) {
     else d.axes = axes, d.n_axes = 2, d.patches = 3;
     draw_resources(&d);
     d.assembly = round < 4 ? INSITU_GATHER : d.assembly;
-    beside(&d, 3, (1 + support_below(12)) * 4096 * (rows + 1));
-    beside(&d, 3, 1u << 30);
+    /* The few chunks of a small cache can all be in use when the next one comes: on a busy machine
+     * one such cache may find nothing. */
+    hits += beside(&d, 3, (1 + support_below(12)) * 4096 * (rows + 1));
+    assert_true(beside(&d, 3, 1u << 30) > 0);
     support_remove(root);
   }
+  assert_true(hits > 0);
 }
 
 int main(void) {
