@@ -15080,8 +15080,9 @@ static bool insitu__cloud_page_read(struct insitu__cloud_page *page, const char 
 }
 
 /* The names of one page of a listing below `prefix` (a key, "" the root), as (text, n) of the
- * answer says; continuation becomes the token of the next page, "" if this is the last. emit sees
- * names in the page's order. */
+ * answer says; continuation becomes the token of the next page, "" if this is the last. A page that
+ * others follow, and that has no token, is an error: servers that do not know the second version of
+ * the request answer so. emit sees names in the page's order. */
 static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char *prefix,
     const char *text, uint64_t n, void (*emit)(void *to, const char *name, bool is_directory),
     void *to, struct insitu__text_buffer *continuation, insitu_error *err) {
@@ -15098,19 +15099,24 @@ static insitu_status insitu__cloud_list_page(struct insitu__cloud *c, const char
     return insitu__settings_nomem(err);
   }
 
-  bool last = false;
+  bool states = false; /* the answer says whether more follows, and `more` is that word */
   page.prefix = whole.text;
   if (page.listing->states) {
     page.escaped = insitu__sign_xml_find(text, n, "EncodingType", encoding, sizeof encoding) &&
                    !strcmp(encoding, "url");
-    last =
-        insitu__sign_xml_find(text, n, "IsTruncated", more, sizeof more) && !strcmp(more, "false");
+    states = insitu__sign_xml_find(text, n, "IsTruncated", more, sizeof more);
   }
 
   bool ok = insitu__cloud_page_read(&page, text, n);
-  if (last) continuation->text[continuation->n = 0] = 0;
+  if (states && !strcmp(more, "false")) continuation->text[continuation->n = 0] = 0;
   insitu__text_buffer_free(&whole);
   insitu__text_buffer_free(&page.name);
+  if (ok && states && !strcmp(more, "true") && !continuation->n)
+    return insitu__error_set(err, INSITU_E_HTTP,
+        "store '%.400s', listing of '%.400s': the server says that more names follow, and not how "
+        "to ask for them (ListObjectsV2 has NextContinuationToken); name the arrays, or "
+        "consolidate the metadata",
+        c->name, prefix);
   if (ok) return INSITU_OK;
   if (page.starved) return insitu__settings_nomem(err);
   return insitu__error_set(err, INSITU_E_HTTP,

@@ -1494,6 +1494,15 @@ static void test_listings(void **state) {
           "ListBucketResult>",
           "b c+ d ", ""},
       {INSITU__CLOUD_S3, "<ListBucketResult/>", "", ""},
+      /* an answer to the first version of the request, which goes on otherwise */
+      {INSITU__CLOUD_S3,
+          "<ListBucketResult><IsTruncated>true</IsTruncated><NextMarker>p/a/b</NextMarker>"
+          "<Contents><Key>p/a/b</Key></Contents></ListBucketResult>",
+          NULL, ""},
+      {INSITU__CLOUD_S3,
+          "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken/>"
+          "</ListBucketResult>",
+          NULL, ""},
       {INSITU__CLOUD_S3,
           "<ListBucketResult><CommonPrefixes><Prefix>p/a/../</Prefix></CommonPrefixes></"
           "ListBucketResult>",
