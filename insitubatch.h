@@ -2757,6 +2757,7 @@ INSITU_DEF void insitu_order_close(insitu_order **order);
 
 /* Stores: listings and objects. */
 #define INSITU__MAX_LIST (1u << 20)             /* entries of one directory that a listing takes */
+#define INSITU__MAX_BARE_PAGES 1000             /* of a remote listing, in a row, without a name */
 #define INSITU__MAX_NODES 10000                 /* directories that the listing of arrays visits */
 #define INSITU__MAX_ROOT_SEARCH 512             /* those searched when the root has no metadata */
 #define INSITU__MAX_OBJECTS (UINT64_C(1) << 32) /* of a memory store: 8 bytes each */
@@ -20914,6 +20915,7 @@ static insitu_status insitu__remote_list_await(struct insitu__store *s, const ch
   struct insitu__remote *m = insitu__remote_of(s);
   struct insitu__store_names names = {.full = false};
   struct insitu__text_buffer next = {0};
+  unsigned bare = 0; /* pages without a name, up to the last one */
   insitu_status status = INSITU_OK;
   if (m->cloud.auth.set.kind == INSITU__CLOUD_HTTP)
     return insitu__error_set(err, INSITU_E_UNSUPPORTED,
@@ -20924,6 +20926,7 @@ static insitu_status insitu__remote_list_await(struct insitu__store *s, const ch
   for (bool more = true; more;) {
     struct insitu__remote_fetch f = insitu__remote_fetch_of(s, prefix, INSITU__CLOUD_LIST);
     struct insitu__text_buffer *page = &f.request.text;
+    uint64_t before = names.count;
     f.continuation = next.n ? next.text : NULL;
     status = insitu__remote_fetch_await(&f, err);
     next.n = 0;
@@ -20932,6 +20935,12 @@ static insitu_status insitu__remote_list_await(struct insitu__store *s, const ch
           insitu__store_names_add, &names, &next, err);
     insitu__remote_fetch_end(&f);
     names.text.failed |= next.failed;
+    bare = names.count > before ? 0 : bare + 1;
+    if (status >= 0 && next.n && bare >= INSITU__MAX_BARE_PAGES)
+      status = insitu__error_set(err, INSITU_E_HTTP,
+          "store '%.400s', listing of '%.400s': INSITU__MAX_BARE_PAGES (%d) answers in a row name "
+          "nothing, and say that more follow; name the arrays, or consolidate the metadata",
+          s->url, prefix, INSITU__MAX_BARE_PAGES);
     more = status >= 0 && next.n && !names.full && !names.text.failed;
   }
   insitu__text_buffer_free(&next);

@@ -1558,6 +1558,60 @@ static void test_listings(void **state) {
     }
   }
 }
+/* Pages without a name, each with the token of the next one. */
+static atomic_int pages;  /* that were asked for */
+static int pages_in_all;  /* the last one has no token */
+static int pages_to_name; /* each so many pages there is one with a name */
+static bool serve_pages(void *user, const struct server_request *q, struct server_answer *a) {
+  (void)user, (void)q;
+  int n = ++pages;
+  char name[80] = "", next[80] = "";
+  if (n % pages_to_name == 0)
+    snprintf(name, sizeof name, "<Contents><Key>name%d</Key></Contents>", n);
+  if (n < pages_in_all)
+    snprintf(next, sizeof next, "<NextContinuationToken>t%d</NextContinuationToken>", n);
+  return server_answer_text(a, 200, "<ListBucketResult>%s%s</ListBucketResult>", name, next);
+}
+static void list_all(void *arg) {
+  *(insitu_status *)arg = insitu__store_list_await(&store, "", list_name, NULL, &error);
+}
+static void test_endless_listing(void **state) {
+  static const struct {
+    int in_all, to_name, asked;
+    const char *want; /* NULL: refused */
+  } cases[] = {{INSITU__MAX_BARE_PAGES, INT_MAX, INSITU__MAX_BARE_PAGES, ""},
+      {3 * INSITU__MAX_BARE_PAGES, INT_MAX, INSITU__MAX_BARE_PAGES, NULL},
+      {3 * INSITU__MAX_BARE_PAGES, INSITU__MAX_BARE_PAGES, 3 * INSITU__MAX_BARE_PAGES,
+          "name1000 name2000 name3000 "}};
+  (void)state;
+  forget_environment();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct server *s = server_start(&(struct server_options){.answer = serve_pages});
+    const insitu_option option[] = {{"endpoint", server_url(s, "")}, {"allow_http", "true"},
+        {"skip_signature", "true"}, {"region", "us-east-1"}};
+    const insitu_loader_desc desc = {
+        .api = INSITU_API, .url = "s3://b", .options = option, .n_options = 4};
+    struct insitu__reactor_desc d = {
+        .backend = INSITU__RING_EPOLL, .depth = 64, .workers = 1, .io_threads = 1};
+    insitu_status status = INSITU_OK;
+    pages_in_all = cases[i].in_all;
+    pages_to_name = cases[i].to_name;
+    pages = 0;
+    listed[0] = 0;
+    memset(&error, 0, sizeof error);
+    assert_int_equal(insitu__reactor_open(&reactor, &d, &error), INSITU_OK);
+    opened(insitu__source_open_store(&store, &reactor, &desc, &error));
+    assert_int_equal(insitu__reactor_call(&reactor, list_all, &status), INSITU_OK);
+    assert_int_equal(pages, cases[i].asked);
+    if (cases[i].want) opened(status);
+    else refused(status, INSITU_E_HTTP, "INSITU__MAX_BARE_PAGES");
+    if (cases[i].want) assert_string_equal(listed, cases[i].want);
+    insitu__reactor_close(&reactor);
+    insitu__store_close(&store);
+    memset(&reactor, 0, sizeof reactor);
+    server_stop(&s);
+  }
+}
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -1585,6 +1639,7 @@ int main(void) {
       cmocka_unit_test(test_expired),
       cmocka_unit_test(test_codes),
       cmocka_unit_test(test_listings),
+      cmocka_unit_test(test_endless_listing),
   };
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
