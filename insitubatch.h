@@ -12276,20 +12276,23 @@ static bool insitu__http_pause_await(struct insitu__http *h, struct insitu__http
   return !insitu__http_given_up(h, r);
 }
 
-/* Sends a small request to a service of credentials, in at most `tries` attempts. INSITU_OK: an
- * answer came that is no transient failure, or the last attempt's. timeout_ms bounds connecting and
- * silence. */
+/* Sends a small request to a service of credentials, in at most `tries` attempts. Pauses grow, and
+ * are of random lengths: ranks that began together do not ask together again. INSITU_OK: an answer
+ * came that is no transient failure, or the last attempt's. passes: whether an answer tells of a
+ * transient failure although its status does not. timeout_ms bounds connecting and silence. */
 static insitu_status insitu__http_call_await(struct insitu__http *h, struct insitu__http_request *r,
-    unsigned tries, int64_t timeout_ms, insitu_error *err) {
+    unsigned tries, int64_t timeout_ms, bool (*passes)(const struct insitu__http_request *r),
+    insitu_error *err) {
   r->timeout_ms = timeout_ms;
   for (unsigned i = 1;; i++) {
     insitu_error once = {0};
     r->text.n = 0;
     insitu_status status = insitu__http_await(h, r, &once);
-    bool again = status == INSITU_OK ? insitu__http_transient_status(r->answer.status)
-                                     : status < 0 && r->transient;
-    if (!again || i >= tries ||
-        !insitu__reactor_sleep_await(h->reactor, (int64_t)INSITU__HTTP_PAUSE << i)) {
+    bool again = status < 0 && r->transient;
+    if (status == INSITU_OK) again = insitu__http_transient_status(r->answer.status) || passes(r);
+    int64_t pause = (int64_t)INSITU__HTTP_PAUSE << i;
+    pause = pause / 2 + (int64_t)insitu__http_random(h, (uint64_t)pause);
+    if (!again || i >= tries || !insitu__reactor_sleep_await(h->reactor, pause)) {
       insitu__error_copy(err, &once);
       return status;
     }
@@ -13794,6 +13797,20 @@ static insitu_status insitu__auth_code(
   return INSITU_OK;
 }
 
+/* Whether an answer of STS tells of what passes: it says with 400 that there are too many requests,
+ * or that it did not reach the provider of a web identity (its API reference, Common Errors and
+ * AssumeRoleWithWebIdentity). */
+static bool insitu__auth_passes(const struct insitu__http_request *r) {
+  static const char *const passing[] = {
+      "Throttling", "ThrottlingException", "RequestLimitExceeded", "IDPCommunicationError"};
+  char code[64];
+  /* without memory to read the code the answer counts as final; the caller then tells the status */
+  if (r->answer.status != 400 || insitu__auth_code(r, code, sizeof code) < 0) return false;
+  for (size_t i = 0; i < INSITU__BASE_COUNT(passing); i++)
+    if (!strcmp(code, passing[i])) return true;
+  return false;
+}
+
 /* Asks a service of credentials. INSITU_OK: its answer is 200. near: the service belongs to this
  * machine. */
 static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insitu__http_request *r,
@@ -13806,7 +13823,7 @@ static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insi
   r->direct = near; /* no proxy may see what they say, or could reach them */
   insitu_status status =
       insitu__http_call_await(a->http, r, near ? INSITU__AUTH_NEAR_TRIES : INSITU__AUTH_TRIES,
-          near ? INSITU__AUTH_NEAR_TIMEOUT : INSITU__AUTH_TIMEOUT, &cause);
+          near ? INSITU__AUTH_NEAR_TIMEOUT : INSITU__AUTH_TIMEOUT, insitu__auth_passes, &cause);
   if (status == INSITU_CANCELLED) return status;
   if (!status && r->answer.status == 200) return INSITU_OK;
   if (!status) cause.http_status = r->answer.status;

@@ -724,6 +724,8 @@ enum { IMDS_TOKEN, IMDS_KEYS, CONTAINER, WEB, ROLE, OAUTH, GOOGLE, MSI, OTHER, S
 static atomic_int asked_of[SERVICES];
 static atomic_int life = 3600; /* seconds that what they give holds */
 static atomic_bool ill, wrong; /* they refuse; they give nonsense */
+static atomic_int sts_asked, sts_busy; /* requests; those to come that are answered 400 */
+static const char *sts_code;           /* with this code */
 static struct server *services;
 
 static const char *sent(const struct server_request *q, const char *name) {
@@ -781,6 +783,10 @@ static bool serve_aws(const struct server_request *q, struct server_answer *a) {
     return !strcmp(sent(q, "Authorization"), "ecsMARKER") ? give(a, CONTAINER, "aws")
                                                           : server_answer_text(a, 401, "token");
   if (strncmp(q->path, "sts", 3) != 0) return false;
+  ++sts_asked;
+  if (sts_busy > 0 && sts_busy-- > 0)
+    return server_answer_text(
+        a, 400, "<E><Error><Type>Sender</Type><Code>%s</Code></Error></E>", sts_code);
   if (strstr(q->body, "Action=AssumeRoleWithWebIdentity&")) {
     if (strstr(q->body, "&WebIdentityToken=web%2BMARKER")) return give(a, WEB, "xml");
     return server_answer_text(
@@ -1074,6 +1080,32 @@ static void test_ways_refused(void **state) {
     ask_read();
     assert_int_equal(last.status, INSITU_E_AUTH);
     assert_non_null(strstr(last.error.message, "loopback"));
+    close_root();
+  }
+  stop();
+}
+/* STS says with 400 what passes: too many requests, or that it did not reach the identity's
+ * provider. What does not pass is asked for once. */
+static void test_sts_busy(void **state) {
+  static const struct {
+    const char *code;
+    int busy, asked; /* requests until there are credentials; 0: there are none, after one */
+  } cases[] = {{"Throttling", 1, 2}, {"ThrottlingException", 1, 2}, {"RequestLimitExceeded", 2, 3},
+      {"IDPCommunicationError", 2, 3}, {"MalformedPolicyDocument", 1, 0},
+      {"ExpiredTokenException", 1, 0}};
+  (void)state;
+  start();
+  for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+    const struct way *w = &ways[i % 2 ? 3 : 4];
+    opened(open_way(w));
+    sts_code = cases[i / 2].code;
+    sts_busy = cases[i / 2].busy;
+    sts_asked = 0;
+    ask_read();
+    assert_int_equal(sts_asked, cases[i / 2].asked ? cases[i / 2].asked : 1);
+    if (cases[i / 2].asked) holds(&last, w, 1);
+    else assert_non_null(strstr(last.error.message, sts_code));
+    sts_busy = 0;
     close_root();
   }
   stop();
@@ -1627,6 +1659,7 @@ int main(void) {
       cmocka_unit_test(test_open_without_memory),
       cmocka_unit_test(test_ways),
       cmocka_unit_test(test_ways_refused),
+      cmocka_unit_test(test_sts_busy),
       cmocka_unit_test(test_ways_without_memory),
       cmocka_unit_test(test_ends),
       cmocka_unit_test(test_reads),
