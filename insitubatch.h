@@ -12901,6 +12901,9 @@ static const char *insitu__settings_get(const struct insitu__settings *s, int se
 #define INSITU__AUTH_EARLY 300
 /* seconds between attempts to renew credentials that are still valid */
 #define INSITU__AUTH_PAUSE 30
+/* seconds by which a clock that is wrong differs, where credentials are asked for: AWS allows a
+ * signature 300 there */
+#define INSITU__AUTH_SKEW 120
 /* attempts of a request for credentials, and milliseconds of one attempt */
 #define INSITU__AUTH_TRIES 4
 #define INSITU__AUTH_TIMEOUT 10000
@@ -12970,7 +12973,7 @@ struct insitu__auth {
   /* Renewal. */
   bool renewing;                       /* a coroutine renews them */
   struct insitu__reactor_gate renewed; /* where others wait meanwhile */
-  int64_t pause;                       /* when to try again after a failure, seconds since 1970 */
+  int64_t pause;                       /* after a failure: when to try again, insitu__base_now */
   insitu_error error;                  /* of the last renewal */
 };
 
@@ -13811,6 +13814,15 @@ static bool insitu__auth_passes(const struct insitu__http_request *r) {
   return false;
 }
 
+/* Takes the clock of a service that has refused a request, where it differs from ours: signatures
+ * and claims are dated. */
+static void insitu__auth_learn_clock(
+    struct insitu__auth *a, const struct insitu__http_answer *answer) {
+  int64_t off = answer->date - insitu__auth_now(a);
+  bool refused = answer->status == 400 || answer->status == 401 || answer->status == 403;
+  if (refused && answer->date >= 0 && llabs(off) > INSITU__AUTH_SKEW) a->skew += off;
+}
+
 /* Asks a service of credentials. INSITU_OK: its answer is 200. near: the service belongs to this
  * machine. */
 static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insitu__http_request *r,
@@ -13826,6 +13838,7 @@ static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insi
           near ? INSITU__AUTH_NEAR_TIMEOUT : INSITU__AUTH_TIMEOUT, insitu__auth_passes, &cause);
   if (status == INSITU_CANCELLED) return status;
   if (!status && r->answer.status == 200) return INSITU_OK;
+  if (!status && !near) insitu__auth_learn_clock(a, &r->answer);
   if (!status) cause.http_status = r->answer.status;
   insitu__error_cause(err, &cause);
   if (status < 0) return insitu__error_set(err, status, "credentials, %s: %s", who, cause.message);
@@ -14238,7 +14251,13 @@ static void insitu__auth_renew_now_await(struct insitu__auth *a) {
 
   a->renewing = true;
   insitu__reactor_gate_expect(&a->renewed, 1);
+  int64_t skew = a->skew;
   insitu_status status = insitu__auth_obtain_await(a, &keys, &cause);
+  if (status < 0 && a->skew != skew) { /* it was dated by a wrong clock: once more, by the other */
+    insitu__auth_wipe_keys(&keys);
+    cause = (insitu_error){0};
+    status = insitu__auth_obtain_await(a, &keys, &cause);
+  }
   if (status > 0)
     status = insitu__error_set(
         &cause, INSITU_E_HTTP, "credentials: given up; the loader is being closed");
@@ -14248,7 +14267,7 @@ static void insitu__auth_renew_now_await(struct insitu__auth *a) {
     a->keys = keys;
   } else {
     insitu__auth_wipe_keys(&keys);
-    a->pause = insitu__auth_now(a) + INSITU__AUTH_PAUSE;
+    a->pause = insitu__base_now() + INT64_C(1000000000) * INSITU__AUTH_PAUSE;
     if (last && !a->n_roles && !a->keys.expires && status != INSITU_E_NOMEM)
       insitu__auth_none(a, &cause, &a->error);
     else a->error = cause;
@@ -14264,12 +14283,12 @@ static insitu_status insitu__auth_renew_await(
     struct insitu__auth *a, bool force, insitu_error *err) {
   if (a->source <= INSITU__AUTH_STATIC && !a->n_roles) return INSITU_OK;
   int64_t now = insitu__auth_now(a);
-  bool have = a->keys.expires > now && !force;
-  if (have && (now < a->keys.renew || now < a->pause || a->renewing)) return INSITU_OK;
+  bool have = a->keys.expires > now && !force, pauses = insitu__base_now() < a->pause;
+  if (have && (now < a->keys.renew || pauses || a->renewing)) return INSITU_OK;
   if (a->renewing) insitu__reactor_gate_await(a->reactor, &a->renewed);
   /* Not again within INSITU__AUTH_PAUSE after a failure, even where the server refuses the present
    * ones. */
-  else if (!force || !a->error.status || now >= a->pause) insitu__auth_renew_now_await(a);
+  else if (!force || !a->error.status || !pauses) insitu__auth_renew_now_await(a);
   if (!a->error.status || (have && a->keys.expires > now)) return INSITU_OK;
   insitu__error_cause(err, &a->error);
   return insitu__error_set(err, a->error.status, "%s", a->error.message);

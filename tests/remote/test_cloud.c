@@ -722,10 +722,11 @@ static void test_open_without_memory(void **state) {
 /* ---- services that give credentials ---- */
 enum { IMDS_TOKEN, IMDS_KEYS, CONTAINER, WEB, ROLE, OAUTH, GOOGLE, MSI, OTHER, SERVICES };
 static atomic_int asked_of[SERVICES];
-static atomic_int life = 3600; /* seconds that what they give holds */
-static atomic_bool ill, wrong; /* they refuse; they give nonsense */
+static atomic_int life = 3600;         /* seconds that what they give holds */
+static atomic_bool ill, wrong;         /* they refuse; they give nonsense */
 static atomic_int sts_asked, sts_busy; /* requests; those to come that are answered 400 */
 static const char *sts_code;           /* with this code */
+static atomic_bool sts_strict;         /* the signature's time counts */
 static struct server *services;
 
 static const char *sent(const struct server_request *q, const char *name) {
@@ -765,6 +766,28 @@ static bool give(struct server_answer *a, int service, const char *format) {
   return server_answer_text(a, 200,
       "{\"access_token\":\"bMARKER%d\",\"expires_in\":%d,\"token_type\":\"Bearer\"}", n, (int)life);
 }
+/* Services of credentials take what was signed within five minutes. */
+static bool is_now(int64_t seconds) {
+  return llabs(seconds - (int64_t)time(NULL)) < 300;
+}
+static bool is_dated_now(const char *date) {
+  int64_t seconds;
+  return insitu__sign_parse_iso(date, &seconds) && is_now(seconds);
+}
+/* the time of a service account's claim, which stands between two dots */
+static bool is_claimed_now(const char *body) {
+  char text[1000];
+  unsigned char claim[800];
+  const char *from = strchr(strstr(body, "&assertion="), '.') + 1;
+  unsigned n = (unsigned)strcspn(from, ".");
+  snprintf(text, sizeof text, "%.*s===", (int)n, from);
+  for (char *c = text; *c; c++) *c = *c == '-' ? '+' : *c == '_' ? '/' : *c;
+  text[(n + 3) / 4 * 4] = 0;
+  int64_t bytes = insitu__text_base64(text, strlen(text), claim, sizeof claim - 1);
+  claim[bytes > 0 ? bytes : 0] = 0;
+  const char *iat = strstr((char *)claim, "\"iat\":");
+  return iat && is_now(strtoll(iat + 6, NULL, 10));
+}
 static bool serve_aws(const struct server_request *q, struct server_answer *a) {
   if (!strcmp(q->path, "latest/api/token")) {
     ++asked_of[IMDS_TOKEN];
@@ -784,6 +807,8 @@ static bool serve_aws(const struct server_request *q, struct server_answer *a) {
                                                           : server_answer_text(a, 401, "token");
   if (strncmp(q->path, "sts", 3) != 0) return false;
   ++sts_asked;
+  if (sts_strict && strstr(q->body, "Action=AssumeRole&") && !is_dated_now(sent(q, "x-amz-date")))
+    return server_answer_text(a, 403, "<E><Error><Code>SignatureDoesNotMatch</Code></Error></E>");
   if (sts_busy > 0 && sts_busy-- > 0)
     return server_answer_text(
         a, 400, "<E><Error><Type>Sender</Type><Code>%s</Code></Error></E>", sts_code);
@@ -821,6 +846,8 @@ static bool serve(void *user, const struct server_request *q, struct server_answ
                *dot = claim ? strstr(claim, ".ey") : NULL;
     bool signature = dot && strstr(q->body, "jwt-bearer") && strchr(dot + 1, '.') &&
                      strlen(strchr(dot + 1, '.')) == 343;
+    if (signature && sts_strict && !is_claimed_now(q->body))
+      return server_answer_text(a, 400, "{\"error\":\"invalid_grant\"}");
     return user_token || signature ? give(a, OAUTH, "number") : server_answer_text(a, 401, "{}");
   }
   if (!strcmp(q->path, "tenant/oauth2/v2.0/token")) {
@@ -1108,6 +1135,57 @@ static void test_sts_busy(void **state) {
     sts_busy = 0;
     close_root();
   }
+  stop();
+}
+/* A clock that is wrong is corrected by that of the service that refuses what it dates. */
+static void test_sts_clock(void **state) {
+  static const int64_t off[] = {3600, -3600, 400 * 86400};
+  (void)state;
+  start();
+  for (int i = 0; i < WAYS; i++)
+    for (size_t k = 0; k < sizeof off / sizeof *off; k++) {
+      opened(open_way(&ways[i]));
+      sts_strict = true;
+      cloud.auth.skew = off[k];
+      ask_read();
+      holds(&last, &ways[i], 1);
+      bool dates = ways[i].service == ROLE || !strcmp(ways[i].name, "service account");
+      int64_t left = cloud.auth.skew - (dates ? 0 : off[k]);
+      if (llabs(left) > 60) fail_msg("%s: %lld s", ways[i].name, (long long)left);
+      close_root();
+    }
+  /* one that refuses for another reason is asked once, and tells nothing of clocks */
+  opened(open_way(&ways[4]));
+  ill = true;
+  sts_asked = 0;
+  ask_read();
+  assert_int_equal(last.status, INSITU_E_AUTH);
+  assert_int_equal(sts_asked, 1);
+  assert_int_equal(cloud.auth.skew, 0);
+  close_root();
+  sts_strict = false;
+  stop();
+}
+/* The pause behind a failed renewal is not of that clock: when it is set back, the pause is as
+ * long as before. */
+static void test_pause(void **state) {
+  (void)state;
+  start();
+  opened(open_way(&ways[0]));
+  url_of_read();
+  ill = true;
+  cloud.auth.keys.renew = 0;
+  url_of_read(); /* in vain */
+  int64_t left = cloud.auth.pause - insitu__base_now();
+  assert_true(left > 0 && left <= INT64_C(1000000000) * INSITU__AUTH_PAUSE);
+  ill = false;
+  cloud.auth.skew = -86400;
+  url_of_read();
+  holds(&last, &ways[0], 1);
+  cloud.auth.pause -= left; /* it is over */
+  url_of_read();
+  holds(&last, &ways[0], 2);
+  close_root();
   stop();
 }
 /* Memory that is missing once while credentials are asked for: an error that says so and no other,
@@ -1660,6 +1738,8 @@ int main(void) {
       cmocka_unit_test(test_ways),
       cmocka_unit_test(test_ways_refused),
       cmocka_unit_test(test_sts_busy),
+      cmocka_unit_test(test_sts_clock),
+      cmocka_unit_test(test_pause),
       cmocka_unit_test(test_ways_without_memory),
       cmocka_unit_test(test_ends),
       cmocka_unit_test(test_reads),
