@@ -177,13 +177,12 @@ gallery: deps-build
 tools: deps-test
 	@$(MAKE) --no-print-directory $(BUILD)/insitu
 # $(call tool,COMPILER,FLAGS). Libraries for files of other formats, where they are there: see tools/optional
-tool = mkdir -p $(@D) && $(1) $(CPPFLAGS) -std=c11 -I. $(FEATURES) -DTOOL_WITH_BLOSC $(WARN) $(2) -o $@ $< $(LDFLAGS) \
-  $$(CC='$(1)' tools/optional) -lblosc $(LIBS)
+tool = mkdir -p $(@D) && $(1) $(CPPFLAGS) -std=c11 -I. $(FEATURES) -DTOOL_WITH_BLOSC $(WARN) $(2) -o $@ $< $(filter %.o,$^) \
+  $(LDFLAGS) $$(CC='$(1)' tools/optional) -lblosc $(LIBS)
 TOOL_FLAGS ?= -O2 -g1
-$(BUILD)/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h) tools/optional
+TOOL_FILES = tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h) tools/optional
+$(BUILD)/insitu: $(TOOL_FILES)
 	$(call tool,$(CC),$(TOOL_FLAGS))
-$(BUILD)/asan/insitu: tools/insitu.c insitubatch.h examples/08_extension_codecs.c $(wildcard tools/insitu/*.h) tools/optional
-	$(call tool,$(SAN_CC),$(ASAN))
 
 # ---- tests ----------------------------------------------------------------------------------------------------------------------
 
@@ -226,6 +225,17 @@ $(BUILD)/inside/gpu_simulated/insitubatch.h: tests/device/gpu.c $(HEADERS) tests
 	@mkdir -p $(@D)
 	@$(INSIDE) -v mode=header insitubatch.h $< >$@
 
+$(BUILD)/inside/insitu/insitubatch.h: $(TOOL_FILES) tests/support/inside.awk
+	@mkdir -p $(@D)
+	@$(INSIDE) -v mode=header insitubatch.h $< >$@
+
+# The command that tests run calls what is private, too: it is linked with the same object.
+INSIDE_TOOL = $(TOOL_FILES) $(BUILD)/inside/insitu/insitubatch.h
+$(BUILD)/linked/insitu: $(INSIDE_TOOL) $(BUILD)/inside.o
+	$(call tool,$(CC),$(CFLAGS) -I$(BUILD)/inside/insitu)
+$(BUILD)/asan/linked/insitu: $(INSIDE_TOOL) $(BUILD)/asan/inside.o
+	$(call tool,$(SAN_CC),$(ASAN) -I$(BUILD)/inside/insitu)
+
 # Of these, one is linked with devices.
 host = $(filter-out test_random_cuda, $(LINKED_TESTS))
 $(host:%=$(BUILD)/%): $(BUILD)/insitubatch.o
@@ -262,10 +272,10 @@ $(BUILD)/probe_uring: tests/probe_uring.c
 	$(CC) $(CPPFLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) -luring
 
 # What takes longest to compile comes first
-programs: $(BUILD)/insitu $(BUILD)/insitubatch.o $(BUILD)/inside.o $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box \
+programs: $(BUILD)/linked/insitu $(BUILD)/insitubatch.o $(BUILD)/inside.o $(TESTS:%=$(BUILD)/%) $(BUILD)/native/test_box \
   $(BUILD)/probe_uring
-programs-asan: $(BUILD)/asan/inside.o $(ASAN_TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/insitu $(BUILD)/probe_uring
-programs-valgrind: $(BUILD)/insitu $(VG_TESTS:%=$(BUILD)/%)
+programs-asan: $(BUILD)/asan/inside.o $(ASAN_TESTS:%=$(BUILD)/asan/%) $(BUILD)/asan/linked/insitu $(BUILD)/probe_uring
+programs-valgrind: $(BUILD)/linked/insitu $(VG_TESTS:%=$(BUILD)/%)
 programs-tsan: $(BUILD)/tsan/inside.o $(TSAN_TESTS:%=$(BUILD)/tsan/%) $(BUILD)/probe_uring
 
 test: deps-test
@@ -318,7 +328,7 @@ N    ?= 5000
 SAN  ?=
 random = $(BUILD)/$(addsuffix /,$(SAN))test_random$(if $(DEVICES),_cuda)
 test-random: deps-test
-	@$(MAKE) --no-print-directory $(random) $(BUILD)/insitu
+	@$(MAKE) --no-print-directory $(random) $(BUILD)/linked/insitu
 	@$(random) --seed $(SEED) --n $(N) $(CASES)
 
 # Cross-built and under emulation: byte order of results, the order's golden files, the coroutine switch, all codecs and stores
@@ -333,7 +343,8 @@ MODEL ?= ../shared/model/order.py
 test-model: deps-test
 	@if [ ! -f '$(MODEL)' ]; then echo 'test-model: skipped, there is no $(MODEL); name the model with MODEL='; \
 	  elif ! command -v python3 >/dev/null; then echo 'test-model: skipped, the model needs python3'; \
-	  else $(MAKE) --no-print-directory $(BUILD)/insitu && sh tests/interop/order_vs_model.sh '$(MODEL)' 300 $(BUILD)/insitu; fi
+	  else $(MAKE) --no-print-directory $(BUILD)/linked/insitu && \
+	  sh tests/interop/order_vs_model.sh '$(MODEL)' 300 $(BUILD)/linked/insitu; fi
 
 # What other implementations wrote: under DIR, and thousands of small arrays written anew (SEED, ONLY; tests/interop/run tells). Not
 # among the tests above: they need Python packages to compare with or to write.
@@ -351,13 +362,13 @@ $(BUILD)/conformance: tests/interop/conformance.c tools/insitu/common.h $(HEADER
 $(BUILD)/interop/read: tests/interop/read.c $(HEADERS)
 	$(others)
 conformance: deps-test
-	@$(MAKE) --no-print-directory $(BUILD)/conformance $(BUILD)/insitu
+	@$(MAKE) --no-print-directory $(BUILD)/conformance $(BUILD)/linked/insitu
 	@tests/interop/conformance.sh '$(BUILD)' '$(DIR)'
 $(BUILD)/interop/files: tests/interop/files.c $(HEADERS)
 	@mkdir -p $(@D)
 	$(CC) $(CPPFLAGS) $(TEST_FLAGS) $(CFLAGS) -o $@ $< $(LDFLAGS) $$(CC='$(CC)' tools/optional) $(TEST_LIBS)
 test-interop: deps-ci
-	@$(MAKE) --no-print-directory $(BUILD)/interop/read $(BUILD)/interop/files $(BUILD)/insitu
+	@$(MAKE) --no-print-directory $(BUILD)/interop/read $(BUILD)/interop/files $(BUILD)/linked/insitu
 	@CC='$(CC)' tests/interop/run '$(BUILD)'
 	@$(if $(ONLY),,tests/interop/run-files '$(BUILD)')
 	@$(if $(ONLY),,tests/interop/run-icechunk '$(BUILD)')
@@ -367,7 +378,7 @@ $(BUILD)/stores/check: tests/stores/check.c tools/insitu/common.h $(HEADERS)
 	$(others)
 test-stores: deps-test
 	@tools/deps stores || echo 'test-stores: goes on with the servers that are there'
-	@$(MAKE) --no-print-directory $(BUILD)/stores/check $(BUILD)/insitu $(BUILD)/probe_uring
+	@$(MAKE) --no-print-directory $(BUILD)/stores/check $(BUILD)/linked/insitu $(BUILD)/probe_uring
 	@tests/stores/run '$(BUILD)'
 
 # Programs in empty folders that use what make install puts somewhere, and an update of the shared library under one of them

@@ -32,4 +32,4 @@ for python in "$build/interop/v2/bin/python" "$build/interop/v3/bin/python" pyth
   fi
 done
 [ $any = yes ] || echo "conformance: there is no python3: arrays are read twice, by insitu_read and in batches, and compared"
-"$build/conformance" "$work/list" "$work/references" "$build/insitu"
+"$build/conformance" "$work/list" "$work/references" "$build/linked/insitu"

@@ -4,7 +4,7 @@ exec python3 - "$@" <<'END'
 import importlib.util, random, subprocess, sys
 
 model, n = sys.argv[1], int(sys.argv[2])
-program = sys.argv[3] if len(sys.argv) > 3 else "build/insitu"
+program = sys.argv[3] if len(sys.argv) > 3 else "build/linked/insitu"
 R = random.Random(int(sys.argv[4]) if len(sys.argv) > 4 else 1)
 spec = importlib.util.spec_from_file_location("order", model)
 order = importlib.util.module_from_spec(spec)

@@ -5,14 +5,14 @@
 
 static char random_tool[600]; /* the command insitu; "": it is not built */
 
-/* It lies beside the test's program, or above that of a sanitizer. */
+/* It lies in linked/ beside the test's program, or beside the one without a sanitizer. */
 static inline void find_tool(const char *program) {
   static const char *const above[] = {"", "../"};
   const char *slash = strrchr(program, '/');
   int folder = slash ? (int)(slash - program) : 0;
 
   for (int i = 0; slash && i < 2; i++) {
-    snprintf(random_tool, sizeof random_tool, "%.*s/%sinsitu", folder, program, above[i]);
+    snprintf(random_tool, sizeof random_tool, "%.*s/%slinked/insitu", folder, program, above[i]);
     if (!access(random_tool, X_OK)) return;
   }
   *random_tool = 0;

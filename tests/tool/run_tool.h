@@ -1,5 +1,5 @@
-/* Runs the command insitu that was built beside the test program, and keeps what it printed. Needs
- * support.h. */
+/* Runs the command insitu that was built in linked/ beside the test program, and keeps what it
+ * printed. Needs support.h. */
 #ifndef TESTS_RUN_TOOL_H
 #define TESTS_RUN_TOOL_H
 static char *run_out, *run_err; /* stdout and stderr of the last run */
@@ -32,8 +32,8 @@ __attribute__((format(printf, 2, 3))) static inline int run_tool_with(
   va_end(args);
   snprintf(out, sizeof out, "%.256s/run.out", support_dir);
   snprintf(err, sizeof err, "%.256s/run.err", support_dir);
-  snprintf(line, sizeof line, "%s '%s/insitu' %s >'%s' 2>'%s' </dev/null", before, tool, words, out,
-      err);
+  snprintf(line, sizeof line, "%s '%s/linked/insitu' %s >'%s' 2>'%s' </dev/null", before, tool,
+      words, out, err);
   int status = system(line);
   free(run_out);
   free(run_err);

@@ -239,10 +239,10 @@ static int end_mk(const char *dir, int number) {
   char tool[600], began[700];
   struct stat info;
   int status, quiet = open("/dev/null", O_WRONLY);
-  ssize_t n = readlink("/proc/self/exe", tool, sizeof tool - 10);
+  ssize_t n = readlink("/proc/self/exe", tool, sizeof tool - 20);
   assert_true(n > 0 && quiet >= 0);
   tool[n] = 0;
-  strcpy(strrchr(tool, '/'), "/insitu");
+  strcpy(strrchr(tool, '/'), "/linked/insitu");
   snprintf(began, sizeof began, "%s/u", dir);
   pid_t child = fork();
   if (child == 0) {
