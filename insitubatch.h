@@ -20562,15 +20562,17 @@ static insitu_status insitu__remote_judge_body_await(
       f, INSITU_E_HTTP, "its body ends early, in every attempt", "check the server", err);
 }
 
-/* Judges 304: the ETag that the tag asked for still holds. */
+/* Judges 304: the ETag that the tag asked for still holds. The answer does not count where it tells
+ * another ETag; nor where an earlier attempt began to send the object, for its bytes may stand over
+ * those that the caller has. The next attempt then has no condition. */
 static insitu_status insitu__remote_judge_unchanged(struct insitu__remote_fetch *f) {
   const struct insitu__http_answer *a = &f->request.answer;
   struct insitu__http_version asked = insitu__http_no_version;
   if (!f->tag || !f->tag->etag[0] || f->had) return INSITU__REMOTE_UNJUDGED; /* no condition */
 
   insitu__http_version_etag(&asked, f->tag->etag, strlen(f->tag->etag));
-  if (a->version.etag && a->version.etag != asked.etag) {
-    f->tag->etag[0] = 0; /* "unchanged", and another ETag: the next attempt has no condition */
+  if (f->exists || (a->version.etag && a->version.etag != asked.etag)) {
+    f->tag->etag[0] = 0;
     return INSITU__REMOTE_AGAIN;
   }
   f->tag->unchanged = true;

@@ -278,6 +278,43 @@ static void test_cut_short_is_not_kept(void **state) {
     insitu__disk_close(&disk);
   }
 }
+/* While an entry is revalidated, a server begins to send another object, breaks off, and then says
+ * that the entry still holds. The bytes of that object, which came over those of the entry, are not
+ * served. */
+static void test_unchanged_behind_other_bytes(void **state) {
+  (void)state;
+  const char *dir = support_path("unchanged");
+  for (int run = 0; run < 2; run++) {
+    struct insitu__disk disk = {0};
+    insitu_error err = {0};
+    server_reset(server);
+    server_text(server, "o", "old bytes");
+    server_text(server, "new", "NEW BYTES");
+    unsigned others = (unsigned)run; /* so many requests find the other object */
+    server_rule(
+        server, (struct server_rule){.skip = others, .fault = SERVER_ETAG, .text = "\"1\""});
+    if (run) {
+      server_rule(
+          server, (struct server_rule){.count = 1, .fault = SERVER_ETAG, .text = "W/\"2\""});
+      server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_SWAP, .text = "new"});
+      server_rule(server, (struct server_rule){.count = 1, .fault = SERVER_CLOSE, .at = 4});
+    }
+    open_store(EPOLL, NULL, 0);
+    if (insitu__disk_open(
+            &disk, &reactor, &(struct insitu__disk_desc){.dir = dir, .name = "http://x"}, &err))
+      fail_msg("%s", err.message);
+    store.front = &disk;
+    store.front_await = insitu__disk_read_await;
+    asked("o", 0, 9);
+    if (ask.status) fail_msg("%s", ask.err.message);
+    assert_int_equal(ask.got, 9);
+    assert_memory_equal(ask.to, "old bytes", 9);
+    assert_int_equal(disk.written, 1);
+    assert_int_equal(server_stats(server).requests, run ? 3 : 1);
+    close_store();
+    insitu__disk_close(&disk);
+  }
+}
 /* A body that breaks off at every byte, and goes on from an object that replaced it: every pair of
  * validators. What comes is
  * the new object whole, or told as changed. */

@@ -1157,6 +1157,7 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_proxy_excludes),
       cmocka_unit_test(test_silence),
       cmocka_unit_test(test_cut_short_is_not_kept),
+      cmocka_unit_test(test_unchanged_behind_other_bytes),
       cmocka_unit_test(test_replaced),
       cmocka_unit_test(test_faulty),
       cmocka_unit_test(test_kept),
