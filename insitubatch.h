@@ -29555,14 +29555,16 @@ static void insitu__zarr_copy_swapped(
     out[i] = in[swap ? i / scalar * scalar + (scalar - 1 - i % scalar) : i];
 }
 
-/* Raw bytes and byte strings: base64, or a list of bytes. The number of bytes, or -1. */
-static int64_t insitu__zarr_fill_bytes(
-    const struct insitu__zarr_reader *r, int token, unsigned char *out, uint64_t cap) {
-  uint64_t n, byte;
+/* Raw bytes and byte strings: base64, or a list of bytes. text: scratch that has room for the
+ * value's text. The number of bytes, or -1. */
+static int64_t insitu__zarr_fill_bytes(const struct insitu__zarr_reader *r, int token,
+    unsigned char *out, uint64_t cap, char *text, uint64_t room) {
+  uint64_t byte;
   int64_t used = 0;
-  const char *text = insitu__text_json_span(r->j, token, &n);
-  if (insitu__text_json_is_string(r->j, token))
-    return n < 2 ? -1 : insitu__text_base64(text + 1, n - 2, out, cap);
+  if (insitu__text_json_is_string(r->j, token)) {
+    int64_t n = insitu__text_json_string(r->j, token, text, room); /* some writers escape '/' */
+    return n < 0 ? -1 : insitu__text_base64(text, (uint64_t)n, out, cap);
+  }
   if (!insitu__text_json_is_array(r->j, token)) return -1;
   INSITU__TEXT_JSON_EACH (t, r->j, token) {
     if ((uint64_t)used == cap || !insitu__text_json_u64(r->j, t, &byte) || byte > 255) return -1;
@@ -29590,14 +29592,15 @@ static int64_t insitu__zarr_fill_read_wide(
   switch (a->kind) {
   case INSITU__ZARR_RAW:
   case INSITU__ZARR_CHAR:
-    if (insitu__zarr_fill_bytes(r, token, fill, a->itemsize) < 0) return -1;
+    if (insitu__zarr_fill_bytes(r, token, fill, a->itemsize, text, cap) < 0) return -1;
     return a->itemsize;
   case INSITU__ZARR_UCS4:
     if (insitu__text_json_string(r->j, token, text, cap) < 0) return -1;
     if (!insitu__zarr_fill_ucs4(text, fill, a->itemsize)) return -1;
     return a->itemsize;
   default:
-    if (a->strings == INSITU__ZARR_VLEN_BYTES) return insitu__zarr_fill_bytes(r, token, fill, cap);
+    if (a->strings == INSITU__ZARR_VLEN_BYTES)
+      return insitu__zarr_fill_bytes(r, token, fill, cap, text, cap);
     return insitu__text_json_bytes(r->j, token, (char *)fill, cap);
   }
 }

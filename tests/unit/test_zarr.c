@@ -372,6 +372,9 @@ static void fills(void **state) {
   fill_refused("<U2", "[97]");
   accepted(V2("dtype", "\"|S3\"", "fill_value", "\"eA==\""));
   assert_memory_equal(array.wide_fill, "x\0\0x\0\0", 6);
+  /* JSON may escape a slash, which json-c does by default */
+  accepted(V2("dtype", "\"|S3\"", "fill_value", "\"\\/\\/\\u002F\\/\""));
+  assert_memory_equal(array.wide_fill, "\xff\xff\xff\xff\xff\xff", 6);
   accepted(V2("dtype", "\">U2\"", "fill_value", "\"\\ud83d\\ude00\""));
   /* native, then as stored */
   assert_memory_equal(array.wide_fill, "\x00\xf6\1\0\0\0\0\0\0\1\xf6\x00\0\0\0\0", 16);
