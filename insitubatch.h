@@ -20095,10 +20095,12 @@ static insitu_status insitu__store_get_whole_await(struct insitu__store *s, cons
 
     buf = larger;
     struct iovec iov = {buf + have, cap - have};
-    status = insitu__store_fetch_await(s, key, have, &iov, 1, NULL, &got, err);
+    struct insitu__store_tag tag = {.size = UINT64_MAX};
+    status = insitu__store_fetch_await(s, key, have, &iov, 1, &tag, &got, err);
     if (status < 0) break;
     have += got;
-    if (have < cap) {
+    /* what a read behind the end finds is in no cache */
+    if (have < cap || (have == tag.size && have <= limit)) {
       buf[have] = 0;
       *text = buf;
       *n = have;

@@ -386,6 +386,37 @@ static void offline(void **state) {
   }
 }
 
+/* Metadata that fill the buffer which they are read to have nothing behind them that a cache would
+ * have to keep. */
+static void filled_buffers(void **state) {
+  (void)state;
+  const char *root = make_archive("filled", false), *dir = support_path("filled_cache");
+  insitu_loader_desc d = desc_of(root, dir);
+  insitu_stats st;
+  int padded = 0;
+  list_files(root);
+  for (int i = 0; i < n_files; i++) {
+    size_t n, room = 16384;
+    const char *name = strrchr(files[i], '/') + 1;
+    if (strcmp(name, "zarr.json") && name[0] != '.') continue;
+    unsigned char *bytes = read_file(files[i], &n);
+    while (room < n) room *= 2;
+    unsigned char *whole = malloc(room);
+    memcpy(whole, bytes, n);
+    memset(whole + n, ' ', room - n);
+    support_write(files[i], whole, room);
+    free(bytes);
+    free(whole);
+    padded++;
+  }
+  assert_true(padded > 0);
+  uint64_t want = run(&d, 1, &st);
+  d.offline = 1;
+  assert_true(run(&d, 1, &st) == want);
+  support_remove(root);
+  support_remove(dir);
+}
+
 /* ---- ranks that are killed ---- */
 
 /* A rank of two, which reads its epochs again and again until it is killed; or until it sees a
@@ -794,6 +825,7 @@ int main(void) {
       cmocka_unit_test(runs),
       cmocka_unit_test(forms),
       cmocka_unit_test(offline),
+      cmocka_unit_test(filled_buffers),
       cmocka_unit_test(killed),
       cmocka_unit_test(stopped),
       cmocka_unit_test(unwritable),
