@@ -25991,7 +25991,7 @@ static insitu_status insitu__refstore_json_await(struct insitu__store *s,
     struct insitu__kerchunk *k, char **buf, uint64_t cap, uint64_t have, insitu_error *err) {
   struct insitu__refstore *r = insitu__refstore_of(s);
   uint64_t piece = cap, at = have;
-  bool final = have < piece;
+  bool final = have < piece || have == r->first.size; /* what lies behind the end is in no cache */
   for (;;) {
     struct insitu__refstore_feed f = {.kerchunk = k, .text = *buf, .n = have, .final = final};
     insitu__reactor_work_await(s->reactor, insitu__refstore_feed_job, &f);
@@ -26017,7 +26017,7 @@ static insitu_status insitu__refstore_json_await(struct insitu__store *s,
     if (status < 0) return status;
     at += got;
     have += got;
-    final = got < want;
+    final = got < want || at == r->first.size;
   }
 }
 

@@ -234,6 +234,25 @@ static void test_large(void **state) {
   read_all(&d, &kinds[2]);
 }
 
+/* A file that is as long as a first read takes has nothing behind it that cache_dir would have to
+ * keep. */
+static void test_filled(void **state) {
+  uint64_t n;
+  (void)state;
+  make("filled", &kinds[2], 2);
+  refs_json(file_of("filled", "refs.json"), "packs", 0, 4);
+  char *json = (char *)refs_read(file_of("filled", "refs.json"), &n),
+       *all = malloc(INSITU__REFSTORE_PIECE_FAR);
+  memset(all, ' ', INSITU__REFSTORE_PIECE_FAR);
+  memcpy(all, json, n);
+  support_write(file_of("filled", "refs.json"), all, INSITU__REFSTORE_PIECE_FAR);
+  free(json);
+  free(all);
+  insitu_loader_desc d = desc_of(server_url(server, "filled/refs.json"), any_mode());
+  d.cache_dir = support_path("filled_cache");
+  for (d.offline = 0; d.offline < 2; d.offline++) read_all(&d, &kinds[2]);
+}
+
 /* Twelve archives of a length each, in formats and keys of their own, are one. */
 static void test_pieces(void **state) {
   struct support_array all = {
@@ -1094,10 +1113,10 @@ static void test_no_memory(void **state) {
 int main(void) {
   cmocka_set_test_filter(getenv("TEST_FILTER"));
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_large), cmocka_unit_test(test_pieces), cmocka_unit_test(test_missing),
-      cmocka_unit_test(test_changed_before), cmocka_unit_test(test_changed_meanwhile),
-      cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes),
-      cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
+      cmocka_unit_test(test_large), cmocka_unit_test(test_filled), cmocka_unit_test(test_pieces),
+      cmocka_unit_test(test_missing), cmocka_unit_test(test_changed_before),
+      cmocka_unit_test(test_changed_meanwhile), cmocka_unit_test(test_outside),
+      cmocka_unit_test(test_prefixes), cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
       cmocka_unit_test(test_credentials), cmocka_unit_test(test_signed),
       cmocka_unit_test(test_redirects), cmocka_unit_test(test_redirects_within),
       cmocka_unit_test(test_addresses), cmocka_unit_test(test_addresses_shared),
