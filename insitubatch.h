@@ -19505,18 +19505,20 @@ static bool insitu__store_file_stamp_now(int fd, struct insitu__store_tag *tag) 
 /* Lives on the reading coroutine's stack; the worker owns it during the call. */
 struct insitu__store_lost {
   int dirfd;
+  bool removed;               /* so was the archive's own directory */
   bool is_link;               /* name is a symbolic link that leads to nothing */
   char name[INSITU__MAX_KEY]; /* the key of a file that is missing; then a folder of it */
 };
 
-/* Looks for a symbolic link that leads to nothing: at the key itself, or at the last folder on the
- * way to it that is there. */
+/* Looks whether the archive's directory is still one, and for a symbolic link that leads to
+ * nothing: at the key itself, or at the last folder on the way to it that is there. */
 static void insitu__store_lost_job(void *arg, unsigned worker) {
   struct insitu__store_lost *l = arg;
   struct stat info;
   char *slash;
   (void)worker;
 
+  l->removed = !fstat(l->dirfd, &info) && !info.st_nlink;
   while (fstatat(l->dirfd, l->name, &info, AT_SYMLINK_NOFOLLOW)) {
     slash = strrchr(l->name, '/');
     if (!slash) return;
@@ -19525,17 +19527,23 @@ static void insitu__store_lost_job(void *arg, unsigned worker) {
   l->is_link = S_ISLNK(info.st_mode) && fstatat(l->dirfd, l->name, &info, 0);
 }
 
-/* A file that cannot be opened since it is not there: absent, but for a symbolic link on the way
- * whose target is missing. Who keeps data elsewhere has such links, as git-annex has, or a volume
- * that is not mounted: the object exists, and cannot be read. */
+/* A file that cannot be opened since it is not there: absent, but where the archive's directory was
+ * removed after it had been opened, and but for a symbolic link on the way whose target is missing.
+ * Who keeps data elsewhere has such links, as git-annex has, or a volume that is not mounted: the
+ * object exists, and cannot be read. */
 static insitu_status insitu__store_file_missing_await(
     struct insitu__store *s, const char *key, insitu_error *err) {
   struct insitu__store_lost lost = {.dirfd = s->dirfd};
   snprintf(lost.name, sizeof lost.name, "%s", key);
   insitu__reactor_work_await(s->reactor, insitu__store_lost_job, &lost);
-  if (!lost.is_link) return insitu__store_failed(s, key, ENOENT, err);
+  if (!lost.is_link && !lost.removed) return insitu__store_failed(s, key, ENOENT, err);
 
   insitu__error_errno(err, ENOENT);
+  if (lost.removed)
+    return insitu__error_set(err, INSITU_E_IO,
+        "store '%.300s', object '%.300s': the archive's directory was removed while it was open; "
+        "bring it back, and open it again",
+        s->url, key);
   return insitu__error_set(err, INSITU_E_IO,
       "store '%.300s', object '%.300s': the symbolic link '%.300s' leads to nothing; bring back "
       "what it stands for, or remove it",

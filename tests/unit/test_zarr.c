@@ -976,6 +976,25 @@ static void links(void **state) {
     assert_int_equal(visit(visit_object, "links", absent[i]), INSITU_E_NOTFOUND);
 }
 
+/* An archive whose directory is removed while it is open does not become one without objects. */
+static void visit_removed(void *arg) {
+  struct visit *v = arg;
+  struct insitu__store store;
+  uint64_t n;
+  v->status =
+      insitu__source_open_store(&store, &reactor, &(insitu_loader_desc){.url = v->url}, &v->error);
+  if (!v->status && rmdir(v->url)) v->status = INSITU_E_ARG;
+  if (!v->status)
+    v->status = insitu__store_get_await(&store, v->path, 100000, &v->object, &n, &v->error);
+  insitu__store_close(&store);
+}
+static void removed(void **state) {
+  (void)state;
+  put("removed", NULL);
+  assert_int_equal(visit(visit_removed, "removed", "c/0/0"), INSITU_E_IO);
+  assert_non_null(strstr(seen.error.message, "directory was removed"));
+}
+
 static void hierarchy_v2(void **state) {
   (void)state;
   put("v2/.zgroup", "{\"zarr_format\":2}");
@@ -1271,6 +1290,7 @@ int main(void) {
       cmocka_unit_test(fills), cmocka_unit_test(geometry), cmocka_unit_test(codecs),
       cmocka_unit_test(keys), cmocka_unit_test(grids), cmocka_unit_test(damage),
       cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(links),
+      cmocka_unit_test(removed),
       cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3),
       cmocka_unit_test(hierarchy_no_memory), cmocka_unit_test(image_axes),
       cmocka_unit_test(other_formats)};
