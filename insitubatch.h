@@ -28903,7 +28903,8 @@ static insitu_status insitu__icechunk_ref_await(
   insitu_error cause;
   insitu__error_clear(&cause);
   insitu_status status = insitu__icechunk_get_await(o, "repo", INSITU__MAX_META, &cause);
-  if (status < 0 && !insitu__icechunk_hidden(status)) {
+  bool folder = status == INSITU_E_IO && cause.sys_errno == EISDIR; /* of that name: no file */
+  if (status < 0 && !folder && !insitu__icechunk_hidden(status)) {
     insitu__error_copy(err, &cause);
     return status;
   }

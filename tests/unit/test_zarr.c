@@ -956,6 +956,14 @@ static void store(void **state) {
   visit_fails("s", "", INSITU_E_NOT_ZARR, ".zmetadata");
 }
 
+/* A group that is called as a file of Icechunk, below a root without metadata. */
+static void repo(void **state) {
+  (void)state;
+  put("named/repo/t2m/.zarray", V2("x", "1"));
+  assert_int_equal(visit(visit_zarr, "named", NULL), INSITU_OK);
+  assert_string_equal(seen.names, "repo/t2m ");
+}
+
 /* A link that leads to nothing, as git-annex has them, is no absent object. */
 static void links(void **state) {
   (void)state;
@@ -1290,9 +1298,8 @@ int main(void) {
       cmocka_unit_test(fills), cmocka_unit_test(geometry), cmocka_unit_test(codecs),
       cmocka_unit_test(keys), cmocka_unit_test(grids), cmocka_unit_test(damage),
       cmocka_unit_test(no_memory), cmocka_unit_test(store), cmocka_unit_test(links),
-      cmocka_unit_test(removed),
-      cmocka_unit_test(hierarchy_v2), cmocka_unit_test(hierarchy_v3),
-      cmocka_unit_test(hierarchy_no_memory), cmocka_unit_test(image_axes),
-      cmocka_unit_test(other_formats)};
+      cmocka_unit_test(removed), cmocka_unit_test(repo), cmocka_unit_test(hierarchy_v2),
+      cmocka_unit_test(hierarchy_v3), cmocka_unit_test(hierarchy_no_memory),
+      cmocka_unit_test(image_axes), cmocka_unit_test(other_formats)};
   return cmocka_run_group_tests(tests, setup, teardown);
 }
