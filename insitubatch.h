@@ -17926,14 +17926,13 @@ static void insitu__grib_close(void *state) {
 }
 
 /* Turns the rows of a grid round so that the first is the northernmost. */
-static insitu_status insitu__grib_turn(double *x, uint64_t rows, uint64_t columns) {
+static void insitu__grib_turn(double *x, uint64_t rows, uint64_t columns) {
   for (uint64_t r = 0; r < rows / 2; r++)
     for (uint64_t c = 0; c < columns; c++) {
       double *a = &x[r * columns + c], *b = &x[(rows - 1 - r) * columns + c], other = *a;
       *a = *b;
       *b = other;
     }
-  return INSITU_OK;
 }
 
 /* Puts the columns from 180 degrees on first, where a row goes from 0 to 360; and of longitudes
@@ -25288,7 +25287,7 @@ static int insitu__kerchunk_skip(struct insitu__kerchunk *k) {
   return INSITU__KERCHUNK_OK;
 }
 
-/* Reads a whole number that is not negative. what: its name, for messages. */
+/* Reads a whole number that is not negative. cause: what is wrong where there is none. */
 static int insitu__kerchunk_number(struct insitu__kerchunk *k, const char *cause, uint64_t *value) {
   const char *p = k->p;
   if (insitu__kerchunk_peek(k) < 0) return insitu__kerchunk_more(k);
@@ -25560,8 +25559,8 @@ static int insitu__kerchunk_gen(struct insitu__kerchunk *k) {
       "ReferenceFileSystem(fo).save_json(file)");
 }
 
-/* A member of the document that is no reference: 0 it is none of these. The cursor is at its
- * value, and *got tells how reading it went. */
+/* Reads a member of the document that is no reference; false: it is none of these. The cursor is at
+ * its value, and *got tells how reading it went. */
 static bool insitu__kerchunk_header(
     struct insitu__kerchunk *k, const char *key, int value, int *got) {
   if (value < 0) return false;
