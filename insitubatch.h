@@ -18753,6 +18753,10 @@ struct insitu__store_tag {
   bool anew;        /* in: the cached copy is damaged: it is replaced by what the server has */
   bool past_front;  /* in: the cache in front neither has nor keeps these bytes */
 
+  /* In: the object may be absent, and that the store refuses it may mean so. The cache in front
+   * keeps that, for runs that are offline. */
+  bool may_hide;
+
   struct insitu__http_version version; /* out: of the object */
   uint64_t size;                       /* out: bytes of the whole object; UINT64_MAX: unknown */
   bool unchanged;                      /* out: the ETag still holds, and nothing was read */
@@ -20102,7 +20106,7 @@ static insitu_status insitu__store_get_whole_await(struct insitu__store *s, cons
 
     buf = larger;
     struct iovec iov = {buf + have, cap - have};
-    struct insitu__store_tag tag = {.size = UINT64_MAX};
+    struct insitu__store_tag tag = {.size = UINT64_MAX, .may_hide = true};
     status = insitu__store_fetch_await(s, key, have, &iov, 1, &tag, &got, err);
     if (status < 0) break;
     have += got;
@@ -22129,7 +22133,9 @@ static insitu_status insitu__zip_remote(struct insitu__store *s, int kind,
  * entry without an ETag, or with a weak or a very long one, cannot be revalidated; a run that finds
  * one reads the object anew. That an object is absent is remembered in memory for as long as the
  * loader lives, and kept as an entry without bytes: offline, and where the archive never changes,
- * nobody else can tell it from one that is only not in the cache. A loader that knows an object
+ * nobody else can tell it from one that is only not in the cache. Some stores say of an object that
+ * is absent only that it may not be read: of metadata, which may be absent, that is kept in the
+ * same way, and counts offline alone. A loader that knows an object
  * serves no part of another version of it, by ETag, Last-Modified or size; it may forget some
  * objects where there are more than INSITU__DISK_KNOWN. A body that only the end of its connection
  * ended is not kept: it may have been cut off, and would be served for ever.
@@ -22225,7 +22231,14 @@ enum {
   INSITU__DISK_AT_STAMP = offsetof(struct insitu__disk_header, confirmed),
   INSITU__DISK_STAMP = offsetof(struct insitu__disk_header, payload_crc) - INSITU__DISK_AT_STAMP
 };
-enum { INSITU__DISK_WEAK = 1, INSITU__DISK_SETTLED = 2, INSITU__DISK_ABSENT = 4 }; /* flags */
+/* flags; REFUSED goes with ABSENT */
+enum {
+  INSITU__DISK_WEAK = 1,
+  INSITU__DISK_SETTLED = 2,
+  INSITU__DISK_ABSENT = 4,
+  INSITU__DISK_REFUSED = 8,
+  INSITU__DISK_FLAGS = 15
+};
 
 struct insitu__disk_desc {
   const char *dir, *name; /* name: of the store, without secrets; NULL: no memory for it */
@@ -22345,6 +22358,7 @@ struct insitu__disk_entry {
   uint32_t crc;                        /* of the payload */
   struct insitu__http_version version; /* its total is the object's size */
   char etag[INSITU__HTTP_ETAG];        /* "": none that could be asked for */
+  bool refused;                        /* the store did not say whether there is such an object */
 };
 
 /* A read in flight. */
@@ -22447,7 +22461,8 @@ static void insitu__disk_header(struct insitu__disk_header *h, const struct insi
       .modified = e->version.modified,
       .flags = (e->version.weak ? INSITU__DISK_WEAK : 0u) |
                (e->version.settled ? INSITU__DISK_SETTLED : 0u) |
-               (e->version.absent ? INSITU__DISK_ABSENT : 0u)};
+               (e->version.absent ? INSITU__DISK_ABSENT : 0u) |
+               (e->refused ? INSITU__DISK_REFUSED : 0u)};
   memcpy(h->magic, INSITU__DISK_ENTRY, sizeof h->magic);
   memcpy(h->etag, e->etag, h->n_etag);
   memcpy(text, id->name, h->n_name);
@@ -22474,7 +22489,7 @@ static bool insitu__disk_parse(const struct insitu__disk_header *h, uint64_t n,
   bool absent = h->flags & INSITU__DISK_ABSENT;
   if (absent ? h->payload : id->form && h->payload != id->asked) return false;
   if (h->payload != n - head || h->payload > id->asked || h->n_etag >= sizeof h->etag ||
-      h->flags > (INSITU__DISK_WEAK | INSITU__DISK_SETTLED | INSITU__DISK_ABSENT))
+      h->flags > INSITU__DISK_FLAGS || (h->flags & INSITU__DISK_REFUSED && !absent))
     return false;
 
   memset(e, 0, sizeof *e);
@@ -22494,6 +22509,7 @@ static bool insitu__disk_parse(const struct insitu__disk_header *h, uint64_t n,
   e->version.weak = h->flags & INSITU__DISK_WEAK;
   e->version.settled = h->flags & INSITU__DISK_SETTLED;
   e->version.absent = absent;
+  e->refused = h->flags & INSITU__DISK_REFUSED;
   bool stamped = h->stamp_crc == insitu__disk_stamp_crc(h);
   e->confirmed = stamped ? h->confirmed : INT64_MIN;
   e->used = stamped ? h->used : INT64_MIN;
@@ -23081,6 +23097,7 @@ static bool insitu__disk_find_await(struct insitu__disk_read *r) {
 /* Whether the entry is known to be what the server has. */
 static bool insitu__disk_trusted(const struct insitu__disk_read *r, int64_t now) {
   const struct insitu__disk *d = r->disk;
+  if (r->entry.refused) return false;
   int known = insitu__disk_relation(r, &r->entry.version);
   return known == INSITU__HTTP_SAME ||
          (known == INSITU__HTTP_ALIKE &&
@@ -23160,7 +23177,7 @@ static insitu_status insitu__disk_missing_await(struct insitu__disk_read *r, ins
   insitu__disk_remember(r, &insitu__disk_absence);
   d->misses++;
 
-  bool kept = r->parsed && e->version.absent;
+  bool kept = r->parsed && e->version.absent && !e->refused;
   if (!d->desc.absences) {
     if (r->found && !d->read_only)
       insitu__reactor_work_await(d->reactor, insitu__disk_remove_job, r);
@@ -23179,6 +23196,18 @@ static insitu_status insitu__disk_none(const struct insitu__disk_read *r, insitu
   return insitu__error_set(err, INSITU_E_NOTFOUND,
       "store '%.400s', object '%.400s': there was none when it was asked for; check the name",
       r->id.name, r->id.key);
+}
+
+/* The server refuses the object: keeps that, unless the cache has an entry. */
+static void insitu__disk_refused_await(struct insitu__disk_read *r) {
+  struct insitu__disk_entry *e = &r->entry;
+  if (r->found || !r->disk->desc.absences) return;
+
+  memset(e, 0, sizeof *e);
+  e->version = insitu__disk_absence;
+  e->confirmed = e->used = r->at;
+  e->refused = true;
+  insitu__disk_write_await(r);
 }
 
 /* What is not in the cache is not asked for. */
@@ -23209,6 +23238,7 @@ static insitu_status insitu__disk_fetch_await(struct insitu__disk_read *r,
   }
   if (!status) return insitu__disk_insert_await(r, tag, *got, err);
   tag->etag[0] = 0; /* the tag may go with the next read, and have no condition then */
+  if (status == INSITU_E_AUTH && tag->may_hide) insitu__disk_refused_await(r);
   return status == INSITU_E_NOTFOUND ? insitu__disk_missing_await(r, err) : status;
 }
 
@@ -23226,6 +23256,10 @@ static insitu_status insitu__disk_serve_await(struct insitu__disk_read *r,
 
   bool found = insitu__disk_find_await(r);
   int64_t now = insitu__disk_now();
+  if (found && r->entry.refused && d->desc.offline)
+    return insitu__error_set(err, INSITU_E_AUTH,
+        "store '%.400s', object '%.400s': it was refused when it was asked for; check the name",
+        r->id.name, r->id.key);
   bool trusted = found && insitu__disk_trusted(r, now);
   if (trusted && r->entry.version.absent) {
     insitu__disk_remember(r, &insitu__disk_absence);

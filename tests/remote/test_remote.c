@@ -1016,6 +1016,48 @@ static void test_hidden(void **state) {
   }
 }
 
+/* What such a store refused is known offline, too: a run finds the metadata that the run before
+ * found. What is in the cache already does not go for an answer of 403. */
+static void test_hidden_offline(void **state) {
+  static const char *const hidden[] = {
+      "zarr.json", ".zmetadata", ".zarray", ".zattrs", "x/.zattrs"};
+  const struct support_array a = {
+      .name = "x", .ndim = 1, .shape = {8}, .chunk = {4}, .dtype = INSITU_F32, .format = 2};
+  const insitu_variable x = {.label = "x"};
+  (void)state;
+  support_make(support_path("unlisted"), &a);
+  EACH_MODE (m) {
+    struct run first = {.status = INSITU_OK};
+    support_remove(support_path("cache"));
+    for (int i = 0; i < 5; i++) { /* online, offline, all refused, offline, all found */
+      struct job j = {.url = server_url(server, "unlisted"),
+          .variables = &x,
+          .n_variables = 1,
+          .batch_size = 2,
+          .cache_dir = support_path("cache"),
+          .split = INSITU_ALL,
+          .offline = i % 2,
+          .mode = m};
+      server_reset(server);
+      for (size_t k = 0; !i && k < sizeof hidden / sizeof *hidden; k++) {
+        char key[40];
+        snprintf(key, sizeof key, "unlisted/%s", hidden[k]);
+        server_rule(
+            server, (struct server_rule){.key = key, .fault = SERVER_STATUS, .status = 403});
+      }
+      if (i == 2) server_rule(server, (struct server_rule){.fault = SERVER_STATUS, .status = 403});
+      struct run r = run(&j);
+      settle();
+      if (i % 2) assert_int_equal(server_stats(server).requests, 0);
+      if (i == 2) assert_int_equal(r.status, INSITU_E_AUTH);
+      if (i == 2) continue;
+      if (r.status != INSITU_END) fail_msg("run %d: %s", i, r.err.message);
+      if (!i) first = r;
+      assert_true(r.batches == 4 && r.order == first.order && r.bytes == first.bytes);
+    }
+  }
+}
+
 /* A fifth of all answers goes wrong, in every way that passes. */
 static void test_storm(void **state) {
   static const struct server_rule rules[] = {{.fault = SERVER_STATUS, .status = 500},
@@ -2141,7 +2183,8 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_cached_damage_offline), cmocka_unit_test(test_cached_shard_goes),
       cmocka_unit_test(test_cached_inner_chunks), cmocka_unit_test(test_cached_inner_faults),
       cmocka_unit_test(test_merging), cmocka_unit_test(test_ranges), cmocka_unit_test(test_absent),
-      cmocka_unit_test(test_hidden), cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
+      cmocka_unit_test(test_hidden), cmocka_unit_test(test_hidden_offline),
+      cmocka_unit_test(test_storm), cmocka_unit_test(test_redirects),
       cmocka_unit_test(test_server_killed), cmocka_unit_test(test_deadlines),
       cmocka_unit_test(test_default_inflight), cmocka_unit_test(test_first_answer),
       cmocka_unit_test(test_close_under_way), cmocka_unit_test(test_iterators_recover),
