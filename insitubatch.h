@@ -32390,6 +32390,29 @@ struct insitu__select_box {
   bool falls[INSITU__MAX_DIMS];
 };
 
+/* Whether two texts are equal, or both NULL. */
+static bool insitu__select_same_text(const char *a, const char *b) {
+  return a && b ? !strcmp(a, b) : a == b;
+}
+
+static bool insitu__select_same_slice(const insitu_slice *a, const insitu_slice *b) {
+  if (a->start != b->start || a->stop != b->stop) return false;
+  return insitu__select_same_text(a->dim, b->dim) && (a->dim || a->axis == b->axis);
+}
+
+/* Whether two variables of one array show the same elements of the same samples, in equal words. */
+static bool insitu__select_same(const insitu_variable *a, const insitu_variable *b) {
+  if (a->offset != b->offset || a->halo != b->halo || a->fixed != b->fixed) return false;
+  if (a->n_steps != b->n_steps || a->n_slices != b->n_slices) return false;
+  if (!insitu__select_same_text(a->select, b->select)) return false;
+
+  for (uint64_t k = 0; a->steps && b->steps && k < a->n_steps; k++)
+    if (a->steps[k] != b->steps[k]) return false;
+  for (uint64_t k = 0; a->slices && b->slices && k < a->n_slices; k++)
+    if (!insitu__select_same_slice(&a->slices[k], &b->slices[k])) return false;
+  return true;
+}
+
 static void insitu__select_free(struct insitu__select_axis axes[INSITU__MAX_DIMS]) {
   for (unsigned d = 0; d < INSITU__MAX_DIMS; d++) {
     INSITU__ARRAY_FREE(axes[d].run);
@@ -35861,7 +35884,7 @@ static bool insitu__geometry_is_mask_of(const insitu_variable *mask, const insit
   if (!v->mask || !insitu__ops_is_mask(mask)) return false;
   if (strcmp(mask->into ? mask->into : insitu__geometry_label(mask), v->mask)) return false;
   if (strcmp(insitu__geometry_path(mask), insitu__geometry_path(v))) return false;
-  return mask->offset == v->offset && mask->n_steps == v->n_steps && mask->fixed == v->fixed;
+  return insitu__select_same(mask, v);
 }
 
 /* What the name of the mask of variable number i can get wrong before arrays are open. The lists of

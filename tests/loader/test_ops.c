@@ -596,6 +596,48 @@ static void test_refused_masks(void **state) {
   refused_masks(root, many, 513, "variable m511: it is a mask, and with the masks there are 1026");
 }
 
+/* A variable is the mask of another one only where it shows the same elements of the same samples.
+ * What a configuration says of the two may differ once somebody has edited one of them. */
+static void test_edited_mask(void **state) {
+  (void)state;
+  const char *root = support_path("edited_mask");
+  struct support_array a = plain(3, INSITU_F32);
+  support_make(root, &a);
+  int64_t steps[] = {0, 1}, others[] = {0, 2};
+  insitu_slice slices[] = {{.dim = "y", .start = 1}, {.dim = "y", .start = 2}};
+  insitu_variable v = {.label = "x",
+      .steps = steps,
+      .n_steps = 2,
+      .slices = slices,
+      .n_slices = 1,
+      .select = "x=[0,2]",
+      .mask = "m"};
+  insitu_loader_desc d = {
+      .api = INSITU_API, .url = root, .variables = &v, .n_variables = 1, .batch_size = 2};
+  insitu_loader *ld = open_or_fail(&d);
+  insitu_variable edited[] = {
+      insitu_loader_config(ld)->variables[0], insitu_loader_config(ld)->variables[1]};
+  insitu_variable first = edited[0];
+  const char *part = "mask is 'm', which is empty or the name of another output";
+  d.variables = edited;
+  d.n_variables = 2;
+  insitu_loader *again = open_or_fail(&d);
+  assert_int_equal(insitu_loader_config(again)->n_variables, 2);
+  insitu_loader_close(&again);
+
+  edited[0].steps = others;
+  refused_masks(root, edited, 2, part);
+  edited[0] = first;
+  edited[0].slices = &slices[1];
+  refused_masks(root, edited, 2, part);
+  edited[0] = first;
+  edited[0].select = "x=[0,1]";
+  refused_masks(root, edited, 2, part);
+  edited[0].select = NULL;
+  refused_masks(root, edited, 2, part);
+  insitu_loader_close(&ld);
+}
+
 /* Without memory for the lists, the masks or their names, open says so, and leaks nothing. */
 static void test_no_memory(void **state) {
   (void)state;
@@ -669,7 +711,7 @@ int main(void) {
       cmocka_unit_test(test_fixed_and_patches), cmocka_unit_test(test_absent_and_channels),
       cmocka_unit_test(test_shared_mask), cmocka_unit_test(test_absent_by_index),
       cmocka_unit_test(test_order), cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_refused_masks), cmocka_unit_test(test_no_memory),
-      cmocka_unit_test(test_described)};
+      cmocka_unit_test(test_refused_masks), cmocka_unit_test(test_edited_mask),
+      cmocka_unit_test(test_no_memory), cmocka_unit_test(test_described)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
