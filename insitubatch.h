@@ -32627,7 +32627,9 @@ static insitu_status insitu__select_term(
 static insitu_status insitu__select_add(
     struct insitu__select_axis *axis, struct insitu__select_run added, insitu_error *err) {
   uint64_t n = INSITU__ARRAY_LEN(axis->run);
-  axis->n += added.n;
+  if (!insitu__base_add(axis->n, added.n, &axis->n) || axis->n > INT64_MAX)
+    return insitu__error_set(
+        err, INSITU_E_SHAPE, "select: more than 2^63 - 1 indexes of one axis; select less");
   if (n) {
     struct insitu__select_run *last = &axis->run[n - 1];
     int64_t step = added.first - (last->first + (int64_t)(last->n - 1) * last->stride);

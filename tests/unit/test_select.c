@@ -251,6 +251,15 @@ static void too_many(void **state) {
   contains(err.message, "do not lie side by side");
   INSITU__ARRAY_FREE(axis.run);
 
+  /* The count of what is shown does not overflow, however often an axis is shown. */
+  axis = (struct insitu__select_axis){.length = UINT64_C(1) << 62, .chunk = 1};
+  struct insitu__select_term all = {.kind = INSITU__SELECT_INDEXES, .text = ":", .n = 1, .step = 1};
+  insitu__error_clear(&err);
+  assert_int_equal(insitu__select_indexes(&axis, &all, &err), INSITU_OK);
+  assert_int_equal(insitu__select_indexes(&axis, &all, &err), INSITU_E_SHAPE);
+  contains(err.message, "more than 2^63 - 1 indexes");
+  INSITU__ARRAY_FREE(axis.run);
+
   /* A term that is longer than can be is not cut. */
   char text[6000];
   snprintf(text, sizeof text, "x=[%05000d]", 5);
