@@ -36486,8 +36486,7 @@ static inline uint64_t insitu__geometry_row_offset(
   return offset;
 }
 
-/* Bytes from the begin of a decoded chunk to the row that a view shows at an anchor, where there is
- * no map. */
+/* Bytes from the begin of a decoded chunk to the row that a view shows at an anchor. */
 static inline uint64_t insitu__geometry_offset(const struct insitu__geometry_array *a,
     const struct insitu__geometry_view *view, const int64_t *anchor) {
   uint64_t offset = 0;
@@ -37715,7 +37714,8 @@ static void insitu__box_fill(
 /* The anchors of train, val and test, and how they are cut into the units that the shuffle moves:
  * from anchors to units, and back. >>split makes the parts. Pure; built on the reactor thread while
  * the loader opens, read-only afterwards. Everything is intervals, so that 10^9 samples cost no
- * more than 100; but for a list of samples.
+ * more than 100; but for a list of samples, and for a stride that does not divide the groups, whose
+ * units are looked at one by one, and listed where they are short.
  *
  * A part is a product of "lines", one for each axis of the draw space. The split itself cuts one of
  * them, the axis that steps count along. A part's "range" is what the split gives it there; the
@@ -39049,8 +39049,8 @@ struct insitu__split_row {
   int64_t next;    /* the index from which on others may follow */
 };
 
-/* The same of a listed unit. Where the last line is not listed, its sample has all patches of the
- * unit, or none. */
+/* Does what insitu__split_row does, for a listed unit. Where the last line is not listed, its
+ * sample has all patches of the unit, or none. */
 static void insitu__split_row_listed(const struct insitu__split_part *p,
     const struct insitu__split_unit *u, const int64_t *place, int64_t end,
     struct insitu__split_row *row) {
@@ -44110,11 +44110,12 @@ static void insitu__device_close(struct insitu__device *d) {
 #define INSITU__LOADER_FAR_FLIGHT (128u << 20)
 #define INSITU__LOADER_FAR_LEAST 64
 #define INSITU__LOADER_FAR_MOST 256
-/* Entries of cache_dir that a loader knows, at most: 124 bytes each. */
-#define INSITU__LOADER_DISK_ENTRIES (1u << 18)
 #define INSITU__LOADER_FAR_INNER 1024
 /* Bytes of batches that prefetch_depth aims at, and that chunk buffers stay within. */
 #define INSITU__LOADER_FAR_BYTES (256u << 20)
+
+/* Entries of cache_dir that a loader knows, at most: 124 bytes each. */
+#define INSITU__LOADER_DISK_ENTRIES (1u << 18)
 
 /* Batches that must be ready for the reactor thread to give way to who wakes it: the least that
  * prefetch_depth is by default. */
@@ -45183,8 +45184,8 @@ static void insitu__report_log_tile_work(void *arg, unsigned worker) {
  * insitu_read_strings reads whole objects (insitu__store_get_await): it knows on_absent_chunk
  * alone, and reads nothing twice.
  *
- * No state of its own. The _await function suspends on the reactor thread; the others may be called
- * from any thread. */
+ * No state of its own. The _await function suspends on the reactor thread, and insitu__fetch_bad
+ * belongs to that thread; the others may be called from any. */
 
 /* Puts the key of the object that holds chunk `index` (its place in the grid of chunks) into `key`,
  * of INSITU__MAX_KEY bytes, and the object's number into *number. */
@@ -45608,9 +45609,7 @@ static void insitu__part_reader_await(void *arg) {
 /* Reads the plan's ranges, from a server several at a time. They join what was read. */
 static insitu_status insitu__part_ranges_await(struct insitu__part *p) {
   struct insitu__reactor *reactor = p->zarr->source->store.reactor;
-  unsigned readers = 0;
-
-  unsigned *all = &p->loader->sched.readers;
+  unsigned readers = 0, *all = &p->loader->sched.readers;
 
   if (insitu__store_is_remote(&p->zarr->source->store) && p->plan.n > 1)
     readers = (unsigned)insitu__base_min(p->plan.n, INSITU__PART_READERS) - 1;
