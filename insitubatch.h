@@ -615,12 +615,14 @@
  *   prints all of this for your archive and names the knobs that would make it fit.
  *
  *   Outside memory_budget are: a split of scattered chunks (under 200 bytes for each piece of it),
- *   a list of samples (see LISTS), the blocks of a grid of patches (a few hundred bytes for each),
- *   and metadata. A metadata document has at most 64 MiB (INSITU__MAX_META). Its structure takes 8
- *   bytes for each value of more than 128 bytes: a tenth of the text in practice; twice the text in
- *   the worst case, four times while it is read. A loader keeps consolidated metadata, with 8 bytes
- *   for each of its members, and the attributes of its arrays. Other documents are freed once they
- *   have been read.
+ *   a list of samples (see LISTS), the units that a stride leaves with fewer samples than others
+ *   (under 200 bytes for each; a stride that divides unit_chunks times the reference chunk leaves
+ *   none but at the ends of a split), the blocks of a grid of patches (a few hundred bytes for
+ *   each), and metadata. A metadata document has at most 64 MiB (INSITU__MAX_META). Its structure
+ *   takes 8 bytes for each value of more than 128 bytes: a tenth of the text in practice; twice the
+ *   text in the worst case, four times while it is read. A loader keeps consolidated metadata, with
+ *   8 bytes for each of its members, and the attributes of its arrays. Other documents are freed
+ *   once they have been read.
  *
  * ---- 8. MY JOB IS SLOW ----
  *
