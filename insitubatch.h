@@ -649,15 +649,15 @@
  *   many as max_inflight and max_connections allow by default, so that the first batches do not
  *   wait; then fewer are tried, and are kept where they bring as many bytes, since more would only
  *   wait for each other. A server that speaks HTTP/1.0, and so takes a connection for each request
- *   (python -m http.server), gets 4 at most, or as many as max_connections says. A server that
- *   answers 429 or 503 gets half as many. More are tried from time to time, and at once when the
- *   throughput jumps; while the consumer is the limit nothing is tried. The log (info) says where
- *   the number settles, with throughput and latency. Memory, order and values are not touched. With
- *   HTTP/2 the same number counts the streams, and with redirects to several hosts the requests to
- *   all of them together. Processes that share a server come to equal shares if their highest
- *   numbers are equal. Setting max_inflight or the option max_connections fixes the number, but for
- *   429 and 503; insitu_loader_describe shows the highest one. If the log's number is that one, a
- *   higher max_inflight may be faster.
+ *   (python -m http.server), gets 4 at most, or as many as max_connections or, but for metadata,
+ *   max_inflight says. A server that answers 429 or 503 gets half as many. More are tried from time
+ *   to time, and at once when the throughput jumps; while the consumer is the limit nothing is
+ *   tried. The log (info) says where the number settles, with throughput and latency. Memory, order
+ *   and values are not touched. With HTTP/2 the same number counts the streams, and with redirects
+ *   to several hosts the requests to all of them together. Processes that share a server come to
+ *   equal shares if their highest numbers are equal. Setting max_inflight or the option
+ *   max_connections fixes the number, but for 429 and 503; insitu_loader_describe shows the highest
+ *   one. If the log's number is that one, a higher max_inflight may be faster.
  *   `insitu doctor URL` reads for up to 10 s to see the same without a job.
  *
  *   A first batch that is late (insitu_stats.first_batch_s): consolidate the metadata, and let
@@ -10778,6 +10778,7 @@ struct insitu__http {
   uint64_t under_way; /* active transfers */
 
   struct insitu__tune tune; /* how many requests are in flight at once */
+  bool fixed;               /* max_inflight says how many; desc.connections does, too */
   bool closes;              /* an answer was of HTTP/1.0: each request takes a connection */
   int64_t slowed;           /* when the server's wish made that fewer last */
 
@@ -11769,6 +11770,14 @@ static void insitu__http_measure(CURL *easy, struct insitu__http_timing *t) {
   snprintf(t->address, sizeof t->address, "%s", address ? address : "");
 }
 
+/* Lowers how many requests are in flight at once to what a server bears that closes connections,
+ * but where the user has set how many. While metadata are read nothing is tuned. */
+static void insitu__http_gently(struct insitu__http *h) {
+  if (!h->closes || h->fixed || h->desc.connections) return;
+  insitu__tune_gently(&h->tune, insitu__http_clock(h), h->under_way);
+  if (h->tune.most > INSITU__TUNE_GENTLE) insitu__tune_init(&h->tune, INSITU__TUNE_GENTLE, false);
+}
+
 /* Looks whether a server closes the connection behind each answer. Statuses from 500 on do not
  * tell: some gateways give theirs in HTTP/1.0 in place of a server that speaks HTTP/1.1. */
 static void insitu__http_look(struct insitu__http *h, CURL *easy, int status) {
@@ -11777,7 +11786,7 @@ static void insitu__http_look(struct insitu__http *h, CURL *easy, int status) {
   if (h->closes || status >= 500) return;
   curl_easy_getinfo(easy, CURLINFO_HTTP_VERSION, &version);
   h->closes = version == CURL_HTTP_VERSION_1_0;
-  if (h->closes) insitu__tune_gently(&h->tune, insitu__http_clock(h), h->under_way);
+  insitu__http_gently(h);
 }
 
 /* curl's text of a failure, if it may be shown: curl quotes a proxy's url that it cannot read, with
@@ -12341,7 +12350,7 @@ static uint64_t insitu__http_connections(struct insitu__http *h, uint64_t n, boo
   bool search = tuned && !h->desc.connections;
   if ((double)n != h->tune.most || search != h->tune.on) {
     insitu__tune_init(&h->tune, n, search);
-    if (h->closes) insitu__tune_gently(&h->tune, insitu__http_clock(h), h->under_way);
+    insitu__http_gently(h);
   }
   if (h->multi) curl_multi_setopt(h->multi, CURLMOPT_MAXCONNECTS, (long)(n + INSITU__MAX_HOSTS));
   return n;
@@ -21032,6 +21041,7 @@ static void insitu__remote_widen(struct insitu__store *s, uint64_t n) {
 
 static uint64_t insitu__remote_expect(struct insitu__store *s, uint64_t reads, bool tuned) {
   struct insitu__remote *m = insitu__remote_of(s);
+  m->http->fixed = !tuned;
   uint64_t most = insitu__http_connections(m->http, reads, tuned);
   m->parts = insitu__base_max(1, most / insitu__base_max(reads, 1));
   return most * (INSITU__HTTP_BUFFER + INSITU__REMOTE_TRANSFER + INSITU_CORO_STACK) +

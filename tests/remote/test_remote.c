@@ -2014,6 +2014,13 @@ static void test_old_server(void **state) {
     assert_int_equal(read_many(m, d, 8), 8);
 
     server_reset(server);
+    server_rule(server, old);
+    d.n_options = 2;
+    d.max_inflight = 16;
+    assert_int_equal(read_many(m, d, 16), 16);
+    d.max_inflight = 0;
+
+    server_reset(server);
     server_rule(server, failure);
     server_rule(server, once);
     d.n_options = 2;
@@ -2151,6 +2158,39 @@ static void first_batch(const char *root, bool consolidated, int m) {
   insitu_loader_close(&ld);
   insitu_iter_close(&it);
 }
+/* What opening asks such a server for, which no max_inflight limits: the metadata of each array. */
+static void test_old_server_metadata(void **state) {
+  (void)state;
+  enum { FEW = 20 };
+  insitu_option options[] = {{"connect_timeout", "5m"}, {"max_connections", "8"}};
+  insitu_variable v[FEW];
+  for (int format = 2; format <= 3; format++) {
+    char root[20];
+    snprintf(root, sizeof root, "old.v%d", format);
+    write_many(root, format, false);
+    for (int i = 0; i < FEW; i++) v[i] = (insitu_variable){.label = labels[i]};
+    for (int k = 0; k < 3; k++) {
+      insitu_loader_desc d = {.api = INSITU_API,
+          .url = server_url(server, root),
+          .variables = v,
+          .n_variables = FEW,
+          .max_inflight = k == 1 ? 64 : 0,
+          .options = options,
+          .n_options = k == 2 ? 2 : 1};
+      insitu_error err = {0};
+      insitu_loader *ld;
+      server_reset(server);
+      server_rule(server, (struct server_rule){.fault = SERVER_OLD});
+      quiet_begin();
+      if (insitu_loader_open(&d, &ld, &err)) fail_msg("%s", err.message);
+      quiet_stop(NULL);
+      uint64_t most = server_stats(server).in_flight_max;
+      if (most > (k == 2 ? 8 : 4)) fail_msg("%s: %d at once", root, (int)most);
+      insitu_loader_close(&ld);
+      settle();
+    }
+  }
+}
 static void test_round_trips(void **state) {
   struct rlimit limit;
   int usable[MODES], modes_n = 0, turn = 0;
@@ -2193,7 +2233,9 @@ int main(int argc, char **argv) {
       cmocka_unit_test(test_parts), cmocka_unit_test(test_root_array),
       cmocka_unit_test(test_cached_namesakes), cmocka_unit_test(test_cached_replicas),
       cmocka_unit_test(test_few_descriptors), cmocka_unit_test(test_a_thousand),
-      cmocka_unit_test(test_old_server), cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
+      cmocka_unit_test(test_old_server),
+      cmocka_unit_test_teardown(test_old_server_metadata, quiet_stop),
+      cmocka_unit_test_teardown(test_round_trips, quiet_stop)};
   static const char *const proxies[] = {"http_proxy", "all_proxy", "ALL_PROXY"};
   for (int i = 0; i < 3; i++) unsetenv(proxies[i]); /* the servers are here */
   if (argc > 1) cmocka_set_test_filter(argv[1]);
