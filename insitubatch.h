@@ -2325,9 +2325,10 @@ typedef struct insitu_shape {
  * NULL; all others change nothing. dst NULL: only tells the shape, which may be NULL otherwise.
  * Chunks are read and decoded side by side, in memory that is taken from memory_budget meanwhile; a
  * chunk that holds several pieces of a selection is read for each. An absent chunk is its fill
- * value, NaN too, unless on_absent_chunk is INSITU_RAISE; on_bad_chunk applies. Works beside open
- * iterators and with plan_only. [one thread at a time; with inline_io or plan_only the one that
- * opened] */
+ * value, NaN too, unless on_absent_chunk is INSITU_RAISE. on_bad_chunk = INSITU_FILL fills as in
+ * batches: a damaged chunk, and one that could not be read, even if another read would find it.
+ * The log names each, and insitu_stats.bad_chunks counts them. Works beside open iterators and with
+ * plan_only. [one thread at a time; with inline_io or plan_only the one that opened] */
 INSITU_DEF insitu_status insitu_read(insitu_loader *loader, const insitu_variable *variable,
     void *dst, uint64_t dst_bytes, insitu_shape *shape, insitu_error *err);
 
