@@ -59854,7 +59854,8 @@ INSITU_DEF insitu_status insitu_batch_dlpack(insitu_batch *batch, uint64_t array
  * variance, so that q has lost no more than 9 bits where those 8 are all its outliers, and mostly
  * none. The mean of all n elements is sum(k m + r) / n. With c the double next to that, the squares
  * about c are (sum(q + 2 m r) + sum(k m^2) - n c^2) - 2 c (sum(k m + r) - n c); what stands in
- * brackets is exact.
+ * brackets is exact. Of a block whose r is beyond a double, the elements themselves are added to
+ * sum(k m + r); its squares are beyond a double as well, and so is the deviation.
  *
  * State: struct insitu__moments, the caller's, who locks it. Pure functions; nothing suspends. */
 enum {
@@ -59995,8 +59996,8 @@ static double insitu__moments_power(int exponent) {
   return x;
 }
 
-/* A sum as a double, within 2^-53 of it. */
-static double insitu__moments_value(const struct insitu__moments_sum *sum) {
+/* A sum times 2^-down as a double, within 2^-53 of it. */
+static double insitu__moments_value(const struct insitu__moments_sum *sum, int down) {
   struct insitu__moments_sum s = *sum;
   insitu__moments_carry(&s);
   bool minus = s.limb[INSITU__MOMENTS_LIMBS - 1] < 0;
@@ -60006,7 +60007,7 @@ static double insitu__moments_value(const struct insitu__moments_sum *sum) {
   while (top > 3 && !s.limb[top]) top--;
   insitu__order_wide w = 0;
   for (int i = top; i > top - 4; i--) w = w << 32 | (uint64_t)s.limb[i];
-  int exponent = 32 * (top - 3) - 1074, half = exponent / 2;
+  int exponent = 32 * (top - 3) - 1074 - down, half = exponent / 2;
   double x = (double)w * insitu__moments_power(half) * insitu__moments_power(exponent - half);
   return minus ? -x : x;
 }
@@ -60594,6 +60595,8 @@ static bool insitu__moments_take(struct insitu__moments *m, struct insitu__momen
     const struct insitu__moments_part *part) {
   m->missing += b->missing;
   if (b->n) insitu__moments_count(m, part, b->n);
+  if (!__builtin_isfinite(part->rest)) /* insitu__moments_sum_up has added nothing */
+    for (uint64_t i = 0; i < b->n; i++) insitu__moments_add_times(&m->sum, false, b->x[i], 1);
   bool ok = insitu__moments_draw_64(m, b->x, NULL, b->n, b->all);
   b->n = b->missing = 0;
   return ok;
@@ -60626,17 +60629,23 @@ static bool insitu__moments_merge(struct insitu__moments *to, const struct insit
 /* The mean, NaN: there are no elements; and the standard deviation, with n as the divisor. */
 static double insitu__moments_mean(const struct insitu__moments *m, double *deviation) {
   struct insitu__moments_sum rest = m->sum, squares = m->squares;
-  double n = (double)m->count, mean = insitu__moments_value(&m->sum) / n;
+  double n = (double)m->count, mean = insitu__moments_value(&m->sum, 0) / n;
   *deviation = __builtin_nan("");
   if (!m->count) return *deviation;
+  if (!__builtin_isfinite(mean)) { /* the sum is beyond a double, the mean is not */
+    double down = insitu__moments_value(&m->sum, 128) / n, up = 0x1p128;
+    mean = down * up;
+    if (down < m->least / up) mean = m->least; /* by its last rounding */
+    if (down > m->most / up) mean = m->most;
+  }
   bool ok = !m->huge && insitu__moments_add_times(&rest, true, mean, m->count) &&
             insitu__moments_add_square(&squares, true, mean, m->count);
-  double left = 2 * mean * insitu__moments_value(&rest);
+  double left = 2 * mean * insitu__moments_value(&rest, 0);
   INSITU__MOMENTS_ROUND(left);
   /* added exactly: they may be large, and their sum small */
   insitu__moments_carry(&squares);
   for (int i = 0; i < INSITU__MOMENTS_LIMBS; i++) squares.limb[i] += m->spread.limb[i];
-  double all = insitu__moments_value(&squares) - left;
+  double all = insitu__moments_value(&squares, 0) - left;
   if (!ok) *deviation = __builtin_inf();
   else *deviation = all > 0 ? insitu__moments_root(all / n) : 0;
   return mean;
@@ -60707,9 +60716,9 @@ enum { INSITU__SCAN_THREADS = 16, INSITU__SCAN_LAGS = 16, INSITU__SCAN_PAGE = 40
 #define INSITU__SCAN_CHUNK (UINT64_C(64) << 20)
 enum { INSITU__SCAN_GROUP = 64, INSITU__SCAN_ROWS = 256 /* of a batch */ };
 #define INSITU__SCAN_MAX_PART (UINT64_C(1) << 30)
-/* "INSSCAN3": the last byte is the version. It changes with the layout, and with what sums and
+/* "INSSCAN4": the last byte is the version. It changes with the layout, and with what sums and
  * sketches are of: those of two versions do not add up. */
-#define INSITU__SCAN_MAGIC UINT64_C(0x334e414353534e49)
+#define INSITU__SCAN_MAGIC UINT64_C(0x344e414353534e49)
 
 /* Elements of a set that are told apart. */
 struct insitu__scan_set {

@@ -4,7 +4,7 @@
 #include "insitubatch.h"
 #include "support.h"
 
-static struct insitu__moments moments;
+static struct insitu__moments moments, other;
 static struct insitu__moments_block block;
 
 static void take(bool all) {
@@ -47,6 +47,47 @@ static void far_from_zero(void **state) {
     assert_true(fabs(got - (double)mean) <= 1e-15 * fabs((double)mean) + 1e-16);
     if (fabs(deviation - want) > 1e-12 * want)
       fail_msg("about %g: %.17g, not %.17g", base[k], deviation, want);
+  }
+  begin();
+}
+
+/* The mean of elements whose sum is beyond a double, as are their distances from each other; their
+ * deviation is beyond it, too. It has the same bits however the blocks are joined. */
+static void near_the_largest(void **state) {
+  (void)state;
+  enum { ONES, BOTH, ONE_SIDE, FEW, APART, KINDS };
+  for (int kind = 0; kind < KINDS; kind++) {
+    double means[2];
+    for (int turned = 0; turned < 2; turned++) {
+      long double sum = 0, large = 0;
+      uint64_t n = 3 * INSITU__MOMENTS_BLOCK - 5;
+      begin();
+      memset(&other, 0, sizeof other);
+      for (uint64_t k = 0; k < n; k++) {
+        uint64_t i = turned ? n - 1 - k : k;
+        double x = 1.7e308, sign = i % 2 ? -1 : 1;
+        if (kind == BOTH) x *= sign;
+        if (kind == ONE_SIDE) x = -0x1.fffffffffffffp1023;
+        if (kind == FEW) x = i % 1000 ? (double)i : sign * 1e308;
+        if (kind == APART) x = i % 3 ? 1.5e308 : -1.7e308;
+        block.x[block.n++] = x;
+        sum += x;
+        large += fabsl((long double)x);
+        if (block.n < INSITU__MOMENTS_BLOCK && k + 1 < n) continue;
+        take(true);
+        if (k + 1 < n) continue;
+        assert_true(insitu__moments_merge(&other, &moments)); /* to one that is empty */
+      }
+      double deviation, want = (double)(sum / (long double)n);
+      if (isinf(want)) want = copysign(0x1.fffffffffffffp1023, want); /* by its last rounding */
+      means[turned] = insitu__moments_mean(&other, &deviation);
+      if (!(fabs(means[turned] - want) <= (double)(1e-15L * large / (long double)n)))
+        fail_msg("kind %d: %.17g, not %.17g", kind, means[turned], want);
+      assert_true(isinf(deviation));
+      insitu__moments_free(&other);
+      memset(&other, 0, sizeof other);
+    }
+    assert_memory_equal(&means[0], &means[1], sizeof means[0]);
   }
   begin();
 }
@@ -111,7 +152,6 @@ static void golden(void **state) {
 /* ---- blocks where they stand ---- */
 
 enum { FOUR = INSITU__MOMENTS_AT_ONCE };
-static struct insitu__moments other;
 static struct insitu__moments_tally tally;
 
 /* What a block of n elements has, added to `moments` by way of a copy. */
@@ -321,9 +361,9 @@ static void ahead_within_the_budget(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(far_from_zero),
-      cmocka_unit_test(every_index_is_seen), cmocka_unit_test(at_the_ends),
-      cmocka_unit_test(golden), cmocka_unit_test(neighbours), cmocka_unit_test(in_place),
-      cmocka_unit_test(zeros), cmocka_unit_test(ahead_of_a_scan),
+      cmocka_unit_test(near_the_largest), cmocka_unit_test(every_index_is_seen),
+      cmocka_unit_test(at_the_ends), cmocka_unit_test(golden), cmocka_unit_test(neighbours),
+      cmocka_unit_test(in_place), cmocka_unit_test(zeros), cmocka_unit_test(ahead_of_a_scan),
       cmocka_unit_test(ahead_within_the_budget)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
