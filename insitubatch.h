@@ -57294,7 +57294,8 @@ enum { INSITU__DOCUMENT_SLICE = INSITU__BASE_COUNT(insitu__document_slice_member
 static bool insitu__document_check_axis(struct insitu__document *d, int object) {
   int dim = insitu__text_json_get(&d->j, object, "dim");
   int axis = insitu__text_json_get(&d->j, object, "axis");
-  bool some = (dim >= 0 && !insitu__text_json_is_null(&d->j, dim)) || axis >= 0;
+  bool some = (dim >= 0 && !insitu__text_json_is_null(&d->j, dim)) ||
+              (axis >= 0 && !insitu__text_json_is_null(&d->j, axis));
   if (some || !insitu__text_json_is_object(&d->j, object)) return true;
   return insitu__document_fail(d, INSITU_E_ARG, "it needs a \"dim\" or an \"axis\"; give one");
 }
