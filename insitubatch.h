@@ -727,8 +727,9 @@
  *
  *   With inline_io or plan_only there is no reactor thread and no worker: all other work happens
  *   inside the calls of the thread that opened the loader. No other thread may call what reads or
- *   what moves an iterator, nor close the loader and its iterators. A forked child may not use its
- *   parent's loader (INSITU_E_FORKED), and may open its own.
+ *   what moves an iterator, nor close the loader. An iterator that another thread closes keeps its
+ *   memory until the loader is closed. A forked child may not use its parent's loader
+ *   (INSITU_E_FORKED), and may open its own.
  *
  * ---- 10. ERRORS ----
  *
@@ -2475,7 +2476,9 @@ INSITU_DEF insitu_status insitu_iter_open_json(insitu_loader *loader, const char
     const insitu_iter_desc *base, insitu_iter **out, insitu_error *err);
 
 /* Frees the handle; every iterator needs this call, also one whose loader was closed before it.
- * Batches you hold stay valid; they no longer count against memory_budget. NULL is fine. */
+ * Batches you hold stay valid; they no longer count against memory_budget. With inline_io, in
+ * another thread than the one that opened the loader, the handle alone is freed: what the iterator
+ * has of memory_budget stays taken until the loader is closed. NULL is fine. */
 INSITU_DEF void insitu_iter_close(insitu_iter **iter);
 
 /* The next batch, in order. timeout_ms 0 polls, INSITU_FOREVER (or any number below 0) waits. OK,
@@ -59225,8 +59228,14 @@ INSITU_DEF void insitu_iter_close(insitu_iter **iter) {
   insitu_iter *it = iter ? *iter : NULL;
   if (iter) *iter = NULL;
   if (!it || getpid() != it->pid) return;
-  if (it->loader) { /* else that was closed first */
-    assert(!it->loader->config.inline_io || pthread_equal(it->loader->opener, pthread_self()));
+  insitu_loader *ld = it->loader; /* NULL: it was closed first */
+  bool other = ld && ld->config.inline_io && !pthread_equal(ld->opener, pthread_self());
+  if (other)
+    insitu__report_log(ld, 1,
+        "iterator %s: a thread closes it that did not open the loader, which is inline; its memory "
+        "is freed when the loader is closed",
+        insitu__split_names[it->split]);
+  if (ld && !other) {
     insitu__pass_unlist(it);
     insitu__pass_detach(it);
   }

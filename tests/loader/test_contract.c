@@ -204,6 +204,43 @@ static void in_another_thread(void **state) {
   support_remove(root);
 }
 
+static void *close_there(void *arg) {
+  struct handles *h = arg;
+  insitu_iter_close(&h->iter);
+  assert_null(h->iter);
+  return arg;
+}
+/* A thread that did not open an inline loader closes an iterator, with or without a batch that is
+ * held: what the iterator has stays with the loader, which goes on and closes. */
+static void closed_in_another_thread(void **state) {
+  (void)state;
+  const char *root = support_path("elsewhere");
+  for (int holds = 0; holds < 2; holds++) {
+    struct handles h = {.loader = open_loader(root, 1)};
+    insitu_stats before, after;
+    insitu_batch *held = NULL;
+    h.iter = open_iter_or_fail(h.loader, &train);
+    if (holds) held = next_batch_or_fail(h.iter);
+    assert_int_equal(insitu_loader_stats(h.loader, &before, NULL), INSITU_OK);
+    pthread_t thread;
+    void *done = NULL;
+    assert_int_equal(pthread_create(&thread, NULL, close_there, &h), 0);
+    assert_int_equal(pthread_join(thread, &done), 0);
+    assert_ptr_equal(done, &h);
+    assert_int_equal(insitu_loader_stats(h.loader, &after, NULL), INSITU_OK);
+    assert_int_equal(before.memory_promised, after.memory_promised);
+    insitu_iter *second = open_iter_or_fail(h.loader, &train);
+    insitu_batch *b = next_batch_or_fail(second);
+    if (held)
+      assert_memory_equal(held->arrays[0].data, b->arrays[0].data, (size_t)b->arrays[0].bytes);
+    insitu_batch_release(&b);
+    insitu_iter_close(&second);
+    insitu_loader_close(&h.loader);
+    insitu_batch_release(&held);
+  }
+  support_remove(root);
+}
+
 static void behind_close(void **state) {
   (void)state;
   const char *root = support_path("closed");
@@ -246,6 +283,7 @@ static void behind_cancel(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(without_a_handle),
       cmocka_unit_test(in_a_child), cmocka_unit_test(in_another_thread),
-      cmocka_unit_test(behind_close), cmocka_unit_test(behind_cancel)};
+      cmocka_unit_test(closed_in_another_thread), cmocka_unit_test(behind_close),
+      cmocka_unit_test(behind_cancel)};
   return cmocka_run_group_tests(tests, support_setup, support_teardown);
 }
