@@ -2500,11 +2500,10 @@ INSITU_DEF insitu_status insitu_iter_set_epoch(
  * memory_budget what that order needs, and while it changes its tables twice. Batches you hold stay
  * as they are. The iterator must have been opened before: where the defaults of today do not fit
  * the world size or memory_budget, set what the state has (lanes, block_chunks, unit_chunks): "pin"
- * in insitu_loader_describe tells it beforehand. An
- * archive that has grown since is taken where the iterator's split has the same anchors: give
- * splits as ranges or dates; fractions, and ends that are left open, move with the archive's end.
- * E_STATE names the field that differs, E_BUDGET what the state's order needs. On any error the
- * iterator is as before. */
+ * in insitu_loader_describe tells it beforehand. An archive that has grown since is taken where the
+ * iterator's split has the same anchors: give splits as ranges or dates; fractions, and ends that
+ * are left open, move with the archive's end. E_STATE names the field that differs, E_BUDGET what
+ * the state's order needs. On any error the iterator is as before. */
 INSITU_DEF insitu_status insitu_iter_restore(
     insitu_iter *iter, const insitu_state *state, insitu_error *err);
 
@@ -44129,6 +44128,8 @@ static void insitu__device_close(struct insitu__device *d) {
 #define INSITU__LOADER_FAR_INNER 1024
 /* Bytes of batches that prefetch_depth aims at, and that chunk buffers stay within. */
 #define INSITU__LOADER_FAR_BYTES (256u << 20)
+/* Entries of cache_dir that a loader knows, at most: 124 bytes each. */
+#define INSITU__LOADER_DISK_ENTRIES (1u << 18)
 
 /* Entries of cache_dir that a loader knows, at most: 124 bytes each. */
 #define INSITU__LOADER_DISK_ENTRIES (1u << 18)
@@ -44594,10 +44595,10 @@ struct insitu__loader_footprint {
   uint64_t inflight_bytes;          /* everything that chunks in flight take */
   uint64_t cache_slots, slot_bytes; /* of the indexes of shards; 0: there are none */
   uint64_t cache_bytes;             /* of these indexes, and of the cache of decoded chunks */
-  uint64_t *decoded;                /* chunks of each array that this cache holds, or NULL */
-  uint64_t disk_entries;            /* of cache_dir that are known in memory, at most; or 0 */
+  uint64_t *decoded;                /* chunks of each array that the latter holds, or NULL */
   uint64_t decoded_used;            /* bytes of these, and of all decoded chunks that there are */
   double decoded_most;
+  uint64_t disk_entries; /* of cache_dir that are known in memory, at most; or 0 */
 };
 
 /* What the chunks of an array were like so far, for guesses: see >>part. */
@@ -52403,8 +52404,8 @@ struct insitu__kept_ends {
   uint64_t period, lo, hi;
 };
 
-/* Units that a split's full ones would hold more rows than there are: by so many rows units, and
- * so ends of windows, come earlier than multiples of unit_rows. */
+/* Rows that the units of a split lack to be full, all together. By so many rows at most a unit, and
+ * so the end of a window, comes earlier than a multiple of unit_rows. */
 static uint64_t insitu__kept_lack(const struct insitu__split_part *part) {
   uint64_t all = insitu__kept_times(part->units, part->unit_rows);
   return all == UINT64_MAX ? UINT64_MAX : all - part->anchors;
