@@ -1029,30 +1029,32 @@ static void test_hidden_offline(void **state) {
   EACH_MODE (m) {
     struct run first = {.status = INSITU_OK};
     support_remove(support_path("cache"));
-    for (int i = 0; i < 5; i++) { /* online, offline, all refused, offline, all found */
+    for (int i = 0; i < 6; i++) {
+      /* all refused; what is not there is; offline; all refused; offline; all found */
+      bool all = i == 0 || i == 3;
       struct job j = {.url = server_url(server, "unlisted"),
           .variables = &x,
           .n_variables = 1,
           .batch_size = 2,
           .cache_dir = support_path("cache"),
           .split = INSITU_ALL,
-          .offline = i % 2,
+          .offline = i == 2 || i == 4,
           .mode = m};
       server_reset(server);
-      for (size_t k = 0; !i && k < sizeof hidden / sizeof *hidden; k++) {
+      for (size_t k = 0; i == 1 && k < sizeof hidden / sizeof *hidden; k++) {
         char key[40];
         snprintf(key, sizeof key, "unlisted/%s", hidden[k]);
         server_rule(
             server, (struct server_rule){.key = key, .fault = SERVER_STATUS, .status = 403});
       }
-      if (i == 2) server_rule(server, (struct server_rule){.fault = SERVER_STATUS, .status = 403});
+      if (all) server_rule(server, (struct server_rule){.fault = SERVER_STATUS, .status = 403});
       struct run r = run(&j);
       settle();
-      if (i % 2) assert_int_equal(server_stats(server).requests, 0);
-      if (i == 2) assert_int_equal(r.status, INSITU_E_AUTH);
-      if (i == 2) continue;
+      if (j.offline) assert_int_equal(server_stats(server).requests, 0);
+      if (all) assert_int_equal(r.status, INSITU_E_AUTH);
+      if (all) continue;
       if (r.status != INSITU_END) fail_msg("run %d: %s", i, r.err.message);
-      if (!i) first = r;
+      if (i == 1) first = r;
       assert_true(r.batches == 4 && r.order == first.order && r.bytes == first.bytes);
     }
   }
