@@ -44131,9 +44131,6 @@ static void insitu__device_close(struct insitu__device *d) {
 /* Entries of cache_dir that a loader knows, at most: 124 bytes each. */
 #define INSITU__LOADER_DISK_ENTRIES (1u << 18)
 
-/* Entries of cache_dir that a loader knows, at most: 124 bytes each. */
-#define INSITU__LOADER_DISK_ENTRIES (1u << 18)
-
 /* Batches that must be ready for the reactor thread to give way to who wakes it: the least that
  * prefetch_depth is by default. */
 #define INSITU__LOADER_CALM 4
@@ -44595,7 +44592,7 @@ struct insitu__loader_footprint {
   uint64_t inflight_bytes;          /* everything that chunks in flight take */
   uint64_t cache_slots, slot_bytes; /* of the indexes of shards; 0: there are none */
   uint64_t cache_bytes;             /* of these indexes, and of the cache of decoded chunks */
-  uint64_t *decoded;                /* chunks of each array that the latter holds, or NULL */
+  uint64_t *decoded;                /* chunks of each array that this cache holds, or NULL */
   uint64_t decoded_used;            /* bytes of these, and of all decoded chunks that there are */
   double decoded_most;
   uint64_t disk_entries; /* of cache_dir that are known in memory, at most; or 0 */
