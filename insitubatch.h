@@ -23976,7 +23976,8 @@ static const char *insitu__virtual_split_remote(
   const char *at = strstr(url, "://") + 3, *path = at + strcspn(at, "/");
   uint64_t n = (uint64_t)(path - at);
   int kind = out->kind - INSITU__TEXT_URL_HTTP;
-  if (!n || n + 6 > sizeof out->root) return "its bucket or container is no name of one";
+  if (!n || n + sizeof "abfss://" > sizeof out->root)
+    return "its bucket or container is no name of one";
   snprintf(out->root, sizeof out->root, "%s://%.*s", scheme[kind], (int)n, at);
   if (memchr(at, '@', n)) /* the account's host is a part of the root, and the scheme counts */
     snprintf(out->root, sizeof out->root, "abfss://%.*s", (int)n, at);

@@ -234,6 +234,22 @@ static void test_large(void **state) {
   read_all(&d, &kinds[2]);
 }
 
+/* The root of a target is kept whole, or the target is refused: of a shorter one others would be,
+ * too. */
+static void test_long_root(void **state) {
+  char url[400], key[INSITU__MAX_KEY];
+  struct insitu__virtual_url u;
+  int kept = 0;
+  (void)state;
+  for (int n = 200; n < 350; n++) {
+    snprintf(url, sizeof url, "abfss://c@%0*d/k", n - 10, 0);
+    bool whole = !insitu__virtual_split(NULL, url, &u, key);
+    kept += whole;
+    if (whole) assert_true(strlen(u.root) == (size_t)n && !strncmp(u.root, url, (size_t)n));
+  }
+  assert_in_range(kept, 50, 149);
+}
+
 /* A file that is as long as a first read takes has nothing behind it that cache_dir would have to
  * keep. */
 static void test_filled(void **state) {
@@ -1113,10 +1129,11 @@ static void test_no_memory(void **state) {
 int main(void) {
   cmocka_set_test_filter(getenv("TEST_FILTER"));
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_equal), cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_large), cmocka_unit_test(test_filled), cmocka_unit_test(test_pieces),
-      cmocka_unit_test(test_missing), cmocka_unit_test(test_changed_before),
-      cmocka_unit_test(test_changed_meanwhile), cmocka_unit_test(test_outside),
-      cmocka_unit_test(test_prefixes), cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
+      cmocka_unit_test(test_large), cmocka_unit_test(test_long_root), cmocka_unit_test(test_filled),
+      cmocka_unit_test(test_pieces), cmocka_unit_test(test_missing),
+      cmocka_unit_test(test_changed_before), cmocka_unit_test(test_changed_meanwhile),
+      cmocka_unit_test(test_outside), cmocka_unit_test(test_prefixes),
+      cmocka_unit_test(test_one_file), cmocka_unit_test(test_null),
       cmocka_unit_test(test_credentials), cmocka_unit_test(test_signed),
       cmocka_unit_test(test_redirects), cmocka_unit_test(test_redirects_within),
       cmocka_unit_test(test_addresses), cmocka_unit_test(test_addresses_shared),
