@@ -40141,8 +40141,9 @@ static void insitu__split_print(const struct insitu__split *s, struct insitu__te
  *
  * The lanes of an iterator are fewer where its split has few units: each has 8, so that the ends
  * of lanes, which cut a unit in two, add at most an eighth to what is read (insitu__rule_lanes). Of
- * the N units of a window each lane then has more; where the desc gives neither lanes nor
- * block_chunks, as many as bring the ratio of (c) to 1.5 with these lanes (insitu__plan_shorten).
+ * the N units of a window each lane then has more; where the desc gives neither lanes nor another
+ * block_chunks than the rule chooses, as many as bring the ratio of (c) to 1.5 with these lanes
+ * (insitu__plan_shorten).
  *
  * What the closed form does not see: (b) takes all indexes for anchors, so that with a stride it
  * asks for units which are longer than they must be. It looks along the axis of the split alone,
@@ -40194,6 +40195,7 @@ struct insitu__rule_choice {
   uint64_t most;                      /* units of a window that (a) allows; may be 0 */
   /* the smallest unit that holds (b) without (a), where this one does not hold (b); 0: none */
   uint64_t better;
+  bool shortens; /* windows of an iterator with fewer lanes may be shorter: insitu__plan_shorten */
 };
 
 /* The largest divisor of n that is at most `most`. */
@@ -40360,8 +40362,8 @@ static uint64_t insitu__rule_mixing(
   return insitu__base_min(most, insitu__base_max(2, window));
 }
 
-/* Lanes and window, once the split tells the rows of a unit: completes the choice. */
-static void insitu__rule_window(
+/* Lanes and window, once the split tells the rows of a unit. */
+static void insitu__rule_mix(
     const struct insitu__rule *r, uint64_t rows, struct insitu__rule_choice *c) {
   c->rows = insitu__base_max(1, rows);
   c->most = insitu__rule_most(r, c->rows, c->bytes);
@@ -40377,6 +40379,18 @@ static void insitu__rule_window(
   uint64_t most = INSITU__MAX_LISTED_CHUNKS;
   while (!given && c->window > 1 && c->window * c->lanes > most / c->unit_chunks) c->window--;
   if (!given) c->block_chunks = c->lanes * c->window * c->unit_chunks;
+}
+
+/* The same, and whether windows may be shorter: completes the choice. A resolved configuration has
+ * the block_chunks that the rule chose, and opens as the loader that it is of. */
+static void insitu__rule_window(
+    const struct insitu__rule *r, uint64_t rows, struct insitu__rule_choice *c) {
+  struct insitu__rule open = *r;
+  struct insitu__rule_choice chosen = *c;
+  open.block_chunks = 0;
+  insitu__rule_mix(r, rows, c);
+  insitu__rule_mix(&open, rows, &chosen);
+  c->shortens = !r->lanes && c->block_chunks == chosen.block_chunks;
 }
 
 /* ---- from a desc and its geometry ---- */
@@ -40568,8 +40582,8 @@ static insitu_status insitu__plan_lanes(struct insitu__plan *p, const insitu_loa
   return INSITU_OK;
 }
 
-/* Where the desc leaves lanes and windows open: windows of an iterator that has fewer lanes than
- * the rule's are as short as (c) of >>rule allows. rows: of a full unit. */
+/* Where lanes and windows are the rule's: windows of an iterator that has fewer lanes are as short
+ * as (c) of >>rule allows. rows: of a full unit. */
 static void insitu__plan_shorten(struct insitu__plan *p, uint64_t rows) {
   struct insitu__plan_layout *l = &p->layout;
 
@@ -53570,6 +53584,17 @@ static insitu_status insitu__state_differs(
       name, theirs, ours, name, theirs);
 }
 
+/* Rows of a full unit of so many reference chunks. Of a list of samples, only those of the loader's
+ * units are known, and others are taken to hold as many for each chunk. */
+static uint64_t insitu__state_unit_rows(const insitu_iter *it, uint64_t unit_chunks) {
+  const struct insitu__plan *p = &it->plan;
+  uint64_t stride = p->part->line[p->geometry->along].stride, chunk = p->geometry->chunk;
+  uint64_t own = it->loader->config.unit_chunks, rows = it->loader->rule.rows;
+  if (unit_chunks == own || !p->geometry->n_drawn) return insitu__base_max(1, rows);
+  rows /= insitu__base_ceil_div(own * chunk, stride);
+  return insitu__base_max(1, rows) * insitu__base_ceil_div(unit_chunks * chunk, stride);
+}
+
 /* The loader's desc with units, lanes and windows of the state: *as. What the desc gives must be
  * the same in the state. Values that no iterator ever had are refused, so that a state asks for
  * nothing that a desc could not ask for. */
@@ -53606,11 +53631,14 @@ static insitu_status insitu__state_adopt(
         "; use a world size that divides %" PRIu64,
         lanes, l->world, lanes);
 
-  if (insitu__config_defaulted(ld, offsetof(insitu_loader_desc, block_chunks)))
-    as->block_chunks = block;
-  else if (insitu__rule_lane_window(c->block_chunks, units, lanes) != window)
-    return insitu__state_differs("block_chunks", block, c->block_chunks, err);
-  return INSITU_OK;
+  uint64_t given = insitu__rule_lane_window(c->block_chunks, units, lanes);
+  bool takes = insitu__config_defaulted(ld, offsetof(insitu_loader_desc, block_chunks));
+  if (!c->lanes) /* such block_chunks may have been the rule's: insitu__plan_shorten */
+    takes = takes || insitu__rule_mixing(l->global_batch, lanes, insitu__state_unit_rows(it, units),
+                         given) == window;
+  if (takes) as->block_chunks = block;
+  if (takes || given == window) return INSITU_OK;
+  return insitu__state_differs("block_chunks", block, c->block_chunks, err);
 }
 
 /* Whether an iterator can go on behind the batch of a state. *as: the desc that it then has; *has:
@@ -54478,8 +54506,7 @@ static insitu_status insitu__pass_plan(const insitu_loader *ld, const insitu_ite
   bool shuffled = desc->order ? desc->order == INSITU_SHUFFLED : desc->split == INSITU_TRAIN;
   insitu_status status = insitu__plan_init(p, &ld->geometry, &ld->split, desc->split,
       shuffled ? INSITU_SHUFFLED : INSITU_SEQUENTIAL, &ld->config, err);
-  bool open = insitu__config_defaulted(ld, offsetof(insitu_loader_desc, block_chunks));
-  if (!status && open && !ld->config.lanes) insitu__plan_shorten(p, ld->rule.rows);
+  if (!status && ld->rule.shortens) insitu__plan_shorten(p, ld->rule.rows);
   return status;
 }
 

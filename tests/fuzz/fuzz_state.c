@@ -2,8 +2,9 @@
  * which of unit_chunks, block_chunks and lanes the desc gives, and whether the good state is of
  * version 4, with a digest and batches that are left out; then 128 bytes that are xor-ed into it. A
  * state is taken exactly if every field that decides the order is the iterator's own, or one that
- * the desc leaves open and an iterator can have, and if its place exists. The desc that it makes
- * plans the units, lanes and windows of the state, and writes the same state. */
+ * the desc leaves open and an iterator can have, and if its place exists. Where the desc gives
+ * block_chunks without lanes, a window may also be as short as the rule makes it. The desc that the
+ * state makes plans the units, lanes and windows of the state, and writes the same state. */
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "fuzz.h"
@@ -29,6 +30,7 @@ static void set_up(unsigned given) {
     struct insitu__geometry_interval all = {0, 48000};
     if (!INSITU__ARRAY_PUSH(segment, all)) abort();
   }
+  ld.rule.rows = 24;
   it.loader = &ld, it.split = INSITU_VAL, it.batches = 1500;
   struct insitu__split_part *part = &ld.split.part[INSITU_VAL];
   insitu__split_units_free(part);
@@ -60,7 +62,9 @@ static bool can_be(const insitu_state *s, unsigned given) {
   if (given & 1 && rows != 24) return false;
   if (given & 4 && lanes != 4) return false;
   uint64_t units = 512 / (rows / 12), mixed = units ? units / lanes : 0;
-  return !(given & 2) || window == (mixed ? mixed : 1);
+  if (!mixed) mixed = 1;
+  bool least = !(given & 4) && window == insitu__rule_mixing(32, lanes, rows, mixed);
+  return !(given & 2) || window == mixed || least;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {

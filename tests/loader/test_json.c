@@ -217,6 +217,76 @@ static void test_round_trip_spaces(void **state) {
   free(text);
 }
 
+/* A state of one loader goes on in another with the same batch. */
+static void go_on(insitu_loader *from, insitu_loader *to) {
+  const insitu_iter_desc train = {.api = INSITU_API};
+  insitu_iter *one, *other;
+  insitu_batch *b, *c;
+  insitu_error err;
+  assert_int_equal(insitu_iter_open(from, &train, &one, &err), INSITU_OK);
+  assert_int_equal(insitu_iter_open(to, &train, &other, &err), INSITU_OK);
+  assert_int_equal(insitu_iter_next(one, INSITU_FOREVER, &b, &err), INSITU_OK);
+  if (insitu_iter_restore(other, &b->after, &err)) fail_msg("%s", err.message);
+  insitu_batch_release(&b);
+  assert_int_equal(insitu_iter_next(one, INSITU_FOREVER, &b, &err), INSITU_OK);
+  assert_int_equal(insitu_iter_next(other, INSITU_FOREVER, &c, &err), INSITU_OK);
+  assert_int_equal(b->index, c->index);
+  assert_memory_equal(b->sample_indices, c->sample_indices, b->rows * sizeof *b->sample_indices);
+  insitu_batch_release(&b);
+  insitu_batch_release(&c);
+  insitu_iter_close(&one);
+  insitu_iter_close(&other);
+}
+
+/* A split of few units has fewer lanes than others, and where the rule chooses, shorter windows.
+ * What was described keeps them, by its text and by insitu_loader_config, and so do its states. A
+ * number of block_chunks that is not the rule's holds as it is. */
+static void test_round_trip_orders(void **state) {
+  static const struct support_array many = {
+      .name = "t", .format = 2, .ndim = 1, .shape = {200}, .chunk = {1}, .dtype = INSITU_F32};
+  static const insitu_variable v = {.path = "t"};
+  const insitu_loader_desc desc = {.api = INSITU_API,
+      .url = support_path("many.zarr"),
+      .variables = &v,
+      .n_variables = 1,
+      .batch_size = 32,
+      .split = {{.fraction = 0.5}, {.fraction = 0.3}, {.fraction = 0.2}},
+      .inline_io = 1,
+      .log_level = INSITU_LOG_OFF};
+  (void)state;
+  support_make(desc.url, &many);
+  insitu_loader *ld = open_or_fail(&desc);
+  char *text = config_of(ld);
+  const insitu_loader_desc *config = insitu_loader_config(ld);
+  insitu_loader *again[] = {open_json(text, NULL), open_or_fail(config)};
+  insitu_plan plan, other;
+  for (int i = 0; i < 2; i++) {
+    for (int part = INSITU_TRAIN; part <= INSITU_ALL; part++) {
+      const insitu_iter_desc shuffled = {
+          .api = INSITU_API, .split = part, .order = INSITU_SHUFFLED};
+      assert_int_equal(insitu_loader_plan(ld, &shuffled, &plan, NULL), INSITU_OK);
+      assert_int_equal(insitu_loader_plan(again[i], &shuffled, &other, NULL), INSITU_OK);
+      assert_int_equal(plan.lanes, other.lanes);
+      assert_int_equal(plan.window, other.window);
+      assert_true(plan.window * plan.lanes < config->block_chunks); /* it is shorter */
+    }
+    go_on(ld, again[i]);
+    go_on(again[i], ld);
+    go_on(again[i], again[i]);
+    insitu_loader_close(&again[i]);
+  }
+
+  insitu_loader_desc given = desc;
+  given.block_chunks = config->block_chunks - 1;
+  insitu_loader *longer = open_or_fail(&given);
+  const insitu_iter_desc val = {.api = INSITU_API, .split = INSITU_VAL, .order = INSITU_SHUFFLED};
+  assert_int_equal(insitu_loader_plan(longer, &val, &other, NULL), INSITU_OK);
+  assert_int_equal(other.window, given.block_chunks / other.lanes);
+  insitu_loader_close(&longer);
+  insitu_loader_close(&ld);
+  free(text);
+}
+
 /* ---- what a text may say, and what base does ---- */
 
 /* The whole description opens, too; base stands behind the text; the text is not needed then. */
@@ -423,7 +493,8 @@ static void test_iterators(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_round_trip),
-      cmocka_unit_test(test_round_trip_spaces), cmocka_unit_test(test_base),
-      cmocka_unit_test(test_refused), cmocka_unit_test(test_iterators)};
+      cmocka_unit_test(test_round_trip_spaces), cmocka_unit_test(test_round_trip_orders),
+      cmocka_unit_test(test_base), cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_iterators)};
   return cmocka_run_group_tests(tests, setup, support_teardown);
 }

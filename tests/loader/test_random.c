@@ -101,7 +101,7 @@ static bool layout(const struct setup *s, int32_t part, int32_t order, uint64_t 
                ? *lanes
                : default_lanes(s->global, s->block_chunks, s->unit_chunks, p->units);
   *window = most(1, s->block_chunks / s->unit_chunks / *lanes);
-  bool open = !s->desc.lanes && !s->desc.block_chunks && s->window[part];
+  bool open = !s->desc.lanes && s->window[part];
   if (open && s->window[part] > *window) differ("the window of the plan is too long");
   if (open) *window = s->window[part];
   *status = p->n < s->global ? INSITU_E_SPLIT : INSITU_E_ARG;
@@ -826,14 +826,31 @@ static void select_anew(struct setup *s) {
   s->desc.variables = s->variable;
 }
 
+/* The block_chunks that the rule chooses with these units where the desc gives none; 0: none. */
+static uint64_t rule_block(const insitu_loader_desc *d, uint64_t unit_chunks) {
+  insitu_loader_desc open = *d;
+  insitu_loader *ld;
+  insitu_error err;
+
+  open.unit_chunks = unit_chunks;
+  open.block_chunks = 0;
+  if (open_cache(&open, &ld, &err)) return 0;
+  uint64_t block_chunks = insitu_loader_config(ld)->block_chunks;
+  insitu_loader_close(&ld);
+  return block_chunks;
+}
+
 /* Takes over the units and windows that the rule fills in, which tests/unit/test_rule.c is about.
- * What a desc gives, it keeps. A desc that is refused has none. */
+ * What a desc gives, it keeps; but block_chunks that are the rule's count as left to it. A desc
+ * that is refused has none. */
 static void settle(struct setup *s, uint64_t world) {
   insitu_loader_desc d = desc_of(s, world, 0);
   insitu_loader *ld;
   insitu_error err;
 
-  if (d.unit_chunks && d.block_chunks) return;
+  bool given = d.unit_chunks && d.block_chunks, chosen = !d.block_chunks;
+  memset(s->window, 0, sizeof s->window);
+  if (given && d.lanes) return;
   d.plan_only = 1;
   d.memory_budget = 0;
   d.assembly = 0;
@@ -845,14 +862,15 @@ static void settle(struct setup *s, uint64_t world) {
     differ("block_chunks of the desc is lost");
   s->unit_chunks = c->unit_chunks;
   s->block_chunks = c->block_chunks;
-  for (int32_t p = INSITU_TRAIN; p <= INSITU_ALL && !d.lanes && !d.block_chunks; p++) {
+  if (!chosen && !d.lanes) chosen = rule_block(&d, c->unit_chunks) == d.block_chunks;
+  for (int32_t p = INSITU_TRAIN; p <= INSITU_ALL && !d.lanes && chosen; p++) {
     insitu_iter_desc id = {.api = INSITU_API, .split = p, .order = INSITU_SHUFFLED};
     insitu_plan plan = {.window = 0};
     insitu_status status = insitu_loader_plan(ld, &id, &plan, NULL);
     s->window[p] = status ? 0 : plan.window;
   }
   insitu_loader_close(&ld);
-  cut_split(s);
+  if (!given) cut_split(s);
 }
 
 /* The same setup with its own defaults; perhaps with a desc that leaves units, windows and lanes
@@ -947,6 +965,9 @@ static void resume(const struct setup *saved, struct run *run) {
     if (run->order == INSITU_SHUFFLED) {
       world = sizes[draw(n)];
       s->desc.lanes = run->lanes; /* where its default is another one */
+      /* beside lanes, block_chunks leaves no window to the rule */
+      if (most(1, s->block_chunks / s->unit_chunks / run->lanes) != run->window)
+        s->desc.block_chunks = 0;
     }
     s->desc.prefetch_depth = draw(5);
     s->desc.max_inflight = draw(6);
