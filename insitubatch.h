@@ -272,7 +272,8 @@
  *     {"excluded": [{"start": 8760, "stop": 8784, "reason": "sensor off"},
  *                   {"start": 9000, "stop": 9001}]}
  *
- *   `insitu verify ARCHIVE --registry FILE` writes such a manifest of the bad chunks it finds.
+ *   `insitu verify ARCHIVE --registry FILE` writes such a manifest of the bad chunks it finds; of a
+ *   shard it excludes the samples of bad inner chunks.
  *   insitu_manifest_save writes exclusions with their reasons. Where all of them are whole
  *   reference chunks, the splits do not list these chunks, and "excluded" stands inside "chunks".
  *   Python's SplitManifest.from_json takes such a manifest, and reads no excluded chunk. It does

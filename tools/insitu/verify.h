@@ -404,13 +404,90 @@ static void verify_samples(
   *start = insitu__grid_begin(grid, o.chunk[axis], index[axis]);
   *stop = insitu__base_min(insitu__grid_end(grid, o.chunk[axis], index[axis]), a->z.shape[axis]);
 }
+/* What finds the inner chunks of a bad shard that are bad: a loader that fills what it cannot read
+ * or decode, and counts it. */
+struct verify_finder {
+  const char *url;
+  insitu_loader *loader; /* NULL: not opened yet */
+  unsigned char *bytes;
+  uint64_t room;
+};
+/* Whether [start, stop) of the axis in a bad object is bad, or nobody can tell. What lies behind
+ * the end of the array is not looked at: no sample shows it. */
+static bool verify_part_is_bad(struct verify_finder *f, const struct verify_array *a,
+    uint64_t number, int axis, uint64_t start, uint64_t stop) {
+  insitu_slice slice[INSITU__MAX_DIMS];
+  insitu_variable v = {.label = "part", .path = a->path, .slices = slice, .n_slices = a->z.axes};
+  insitu_stats before, after;
+  insitu_shape shape;
+  for (unsigned k = 0; k < a->z.axes; k++) {
+    uint64_t from = start, to = stop;
+    if ((int)k != axis) verify_samples(a, (int)k, number, &from, &to);
+    slice[k] = (insitu_slice){.axis = (int32_t)k, .start = (int64_t)from, .stop = (int64_t)to};
+  }
+  if (insitu_read(f->loader, &v, NULL, 0, &shape, NULL) < 0) return true;
+  if (shape.bytes > f->room) {
+    insitu__mem_free(f->bytes);
+    f->room = shape.bytes;
+    f->bytes = tool_alloc(f->room, 1);
+  }
+  insitu_loader_stats(f->loader, &before, NULL);
+  if (insitu_read(f->loader, &v, f->bytes, f->room, NULL, NULL) < 0) return true;
+  insitu_loader_stats(f->loader, &after, NULL);
+  return after.bad_chunks != before.bad_chunks;
+}
+/* Moves [*start, *stop) to the first samples from *start on that a bad object spoils, before `end`.
+ * False: there are none. Of a shard these are the samples of its bad inner chunks. */
+static bool verify_next_samples(struct verify_finder *f, const struct verify_array *a,
+    uint64_t number, int axis, uint64_t *start, uint64_t *stop, uint64_t end) {
+  const struct insitu__grid *grid = a->z.grid[axis];
+  uint64_t chunk = a->z.chunk[axis];
+  insitu_loader_desc desc = tool_desc(f->url);
+  *stop = end;
+  if (*start >= end) return false;
+  if (!a->z.n_levels || (unsigned)axis >= a->z.axes) return true;
+  desc.plan_only = 1;
+  desc.on_bad_chunk = desc.on_absent_chunk = INSITU_FILL;
+  desc.log_level = INSITU_LOG_OFF;
+  if (!f->loader && insitu_loader_open(&desc, &f->loader, NULL) < 0) return true;
+
+  bool found = false;
+  for (uint64_t from = *start, to; from < end; from = to) {
+    uint64_t edge = insitu__grid_end(grid, chunk, insitu__grid_tile(grid, chunk, from));
+    to = insitu__base_min(end, edge);
+    bool bad = verify_part_is_bad(f, a, number, axis, from, to);
+    if (bad && !found) *start = from;
+    if (bad) *stop = to;
+    else if (found) break;
+    found = found || bad;
+  }
+  return found;
+}
+/* Writes what is excluded for a bad object. Returns how many ranges there are. */
+static uint64_t verify_write_ranges(struct insitu__text_buffer *b, struct verify_finder *f,
+    const struct verify_array *a, uint64_t number, int axis) {
+  uint64_t start, stop, end, ranges = 0;
+  char key[INSITU__MAX_KEY], reason[160];
+  verify_samples(a, axis, number, &start, &end);
+  snprintf(reason, sizeof reason, "bad chunk %.140s", verify_key(a, number, key, sizeof key));
+  for (; verify_next_samples(f, a, number, axis, &start, &stop, end); start = stop, ranges++) {
+    if (b->failed) break;
+    insitu__text_buffer_printf(b,
+        "%s\n {\"start\": %" PRIu64 ", \"stop\": %" PRIu64 ", \"reason\": ",
+        b->text[b->n - 1] == '[' ? "" : ",", start, stop);
+    insitu__text_buffer_json_string(b, reason);
+    insitu__text_buffer_printf(b, "}");
+  }
+  return ranges;
+}
 /* Writes the bad chunks as a manifest, which excludes the samples that they hold. An exit code. */
-static int verify_write_registry(const struct verify_array *arrays, uint64_t n) {
+static int verify_write_registry(const struct verify_array *arrays, uint64_t n, const char *url) {
   struct insitu__text_buffer b = {0}, list = {0};
-  uint64_t start, stop, ranges = 0, chunks = 0, without = 0;
+  struct verify_finder finder = {.url = url};
+  uint64_t excluding = 0, chunks = 0, without = 0, behind = 0;
   struct verify_dim dim = verify_find_dim(arrays, n);
   insitu_error err = {0};
-  char key[INSITU__MAX_KEY], reason[160];
+  char key[INSITU__MAX_KEY];
   insitu__text_buffer_printf(&b, "{\"excluded\": [");
   for (uint64_t i = 0; i < n; i++) {
     const struct verify_array *a = &arrays[i];
@@ -435,15 +512,12 @@ static int verify_write_registry(const struct verify_array *arrays, uint64_t n) 
       insitu__text_buffer_printf(&list, "}");
       without += !excludes;
       if (!excludes) continue;
-      verify_samples(a, axis, a->bad[k].number, &start, &stop);
-      insitu__text_buffer_printf(&b,
-          "%s\n {\"start\": %" PRIu64 ", \"stop\": %" PRIu64 ", \"reason\": ", ranges++ ? "," : "",
-          start, stop);
-      snprintf(reason, sizeof reason, "bad chunk %.140s", key);
-      insitu__text_buffer_json_string(&b, reason);
-      insitu__text_buffer_printf(&b, "}");
+      if (verify_write_ranges(&b, &finder, a, a->bad[k].number, axis)) excluding++;
+      else behind++;
     }
   }
+  insitu_loader_close(&finder.loader);
+  insitu__mem_free(finder.bytes);
   insitu__text_buffer_printf(&b, "],\n\"bad_chunks\": [");
   if (list.n) insitu__text_buffer_bytes(&b, list.text, list.n);
   insitu__text_buffer_printf(&b, "]}\n");
@@ -454,7 +528,11 @@ static int verify_write_registry(const struct verify_array *arrays, uint64_t n) 
   if (status < 0) return tool_fail_error(&err);
   if (tool_json) return TOOL_OK;
   printf("%s: lists %" PRIu64 " bad chunk%s, and excludes the samples of %" PRIu64 "\n",
-      verify_registry, chunks, chunks == 1 ? "" : "s", ranges);
+      verify_registry, chunks, chunks == 1 ? "" : "s", excluding);
+  if (behind)
+    printf("Of %" PRIu64
+           " only inner chunks behind the array's end are bad, which no sample shows.\n",
+        behind);
   if (without)
     printf("The other %" PRIu64
            " lie in arrays without that axis, or with one of another length.\n",
@@ -619,7 +697,8 @@ static int verify_run(int argc, char **argv) {
     bool whole = !run.no_memory && !run.stop && listed;
     if (verify_registry && !whole)
       tool_fail("the check is not complete; the registry is not written");
-    if (verify_registry && (!whole || verify_write_registry(arrays, n))) code = TOOL_FAILED;
+    if (verify_registry && (!whole || verify_write_registry(arrays, n, run.url)))
+      code = TOOL_FAILED;
   }
   for (uint64_t i = 0; i < n; i++) {
     insitu__zarr_array_free(&arrays[i].z);
