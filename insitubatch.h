@@ -10687,6 +10687,7 @@ struct insitu__http_request {
   uint64_t first, bytes;
 
   int64_t timeout_ms; /* to connect, and of silence; 0: as the desc says */
+  int64_t silence_ms; /* of silence alone; 0: as timeout_ms says */
   bool direct;        /* by no proxy */
   int refuse;         /* connect to no such address: INSITU__NAMES_...; 0: to any */
   int64_t dated;      /* the server's time when the request was made, as >>auth knew it */
@@ -11621,6 +11622,7 @@ static bool insitu__http_curl_all(struct insitu__http_transfer *t) {
   curl_opensocket_callback on_open = insitu__http_on_open;
   int64_t connect = r->timeout_ms ? r->timeout_ms : d->connect_ms,
           stall = r->timeout_ms ? r->timeout_ms : d->stall_ms;
+  if (r->silence_ms) stall = r->silence_ms;
   const char *proxy = insitu__http_proxy_of(t->http, r);
   bool ok = true;
   curl_easy_reset(e);
@@ -12922,7 +12924,10 @@ static const char *insitu__settings_get(const struct insitu__settings *s, int se
 /* attempts of a request for credentials, and milliseconds of one attempt */
 #define INSITU__AUTH_TRIES 4
 #define INSITU__AUTH_TIMEOUT 10000
-/* the same for services of this machine; where there are none, nobody answers */
+/* The same for services of this machine; where there are none, nobody answers. One that took the
+ * connection may be silent for INSITU__AUTH_TIMEOUT: the metadata services of Google and Azure may
+ * take seconds for a first token, and their own clients wait for it. Only EC2's may not: what it
+ * answers to a container beyond its hop limit never arrives. */
 #define INSITU__AUTH_NEAR_TRIES 2
 #ifndef INSITU__AUTH_NEAR_TIMEOUT /* tests need more time on busy machines */
 #define INSITU__AUTH_NEAR_TIMEOUT 1000
@@ -13848,6 +13853,7 @@ static insitu_status insitu__auth_call_await(struct insitu__auth *a, struct insi
   r->text.limit = INSITU__MAX_SECRET_FILE;
   r->text.secret = true;
   r->direct = near; /* no proxy may see what they say, or could reach them */
+  if (near && a->source != INSITU__AUTH_IMDS) r->silence_ms = INSITU__AUTH_TIMEOUT;
   insitu_status status =
       insitu__http_call_await(a->http, r, near ? INSITU__AUTH_NEAR_TRIES : INSITU__AUTH_TRIES,
           near ? INSITU__AUTH_NEAR_TIMEOUT : INSITU__AUTH_TIMEOUT, insitu__auth_passes, &cause);

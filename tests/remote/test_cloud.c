@@ -32,7 +32,8 @@ static void *oom_realloc(void *p, size_t n) {
 #define INSITU_REALLOC(pointer, bytes) oom_realloc(pointer, bytes)
 #define INSITU_FREE(pointer) oom_free(pointer)
 /* services are asked once, however late this machine lets them answer */
-#define INSITU__AUTH_NEAR_TIMEOUT 60000
+static int near_ms = 60000;
+#define INSITU__AUTH_NEAR_TIMEOUT near_ms
 #define INSITU_IMPLEMENTATION
 #include "insitubatch.h"
 #include "support.h"
@@ -724,6 +725,7 @@ enum { IMDS_TOKEN, IMDS_KEYS, CONTAINER, WEB, ROLE, OAUTH, GOOGLE, MSI, OTHER, S
 static atomic_int asked_of[SERVICES];
 static atomic_int life = 3600;         /* seconds that what they give holds */
 static atomic_bool ill, wrong;         /* they refuse; they give nonsense */
+static int late_ms;                    /* they answer so much later */
 static atomic_int sts_asked, sts_busy; /* requests; those to come that are answered 400 */
 static const char *sts_code;           /* with this code */
 static atomic_bool sts_strict;         /* the signature's time counts */
@@ -741,6 +743,7 @@ static bool give(struct server_answer *a, int service, const char *format) {
   struct tm tm;
   int n = ++asked_of[service];
   strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&end, &tm));
+  a->delay_ms = late_ms;
   if (ill)
     return server_answer_text(
         a, 403, "{\"error\":\"invalid_grant\",\"error_description\":\"MARKER\"}");
@@ -1109,6 +1112,26 @@ static void test_ways_refused(void **state) {
     assert_non_null(strstr(last.error.message, "loopback"));
     close_root();
   }
+  stop();
+}
+/* A service of this machine must be reached soon; its answer may be late, but EC2's. */
+static void test_late(void **state) {
+  static const char *const names[] = {"container", "google", "managed identity", "imds"};
+  (void)state;
+  start();
+  near_ms = 1000;
+  for (int i = 0; i < 4; i++) {
+    const struct way *w = ways;
+    while (strcmp(w->name, names[i])) w++;
+    opened(open_way(w));
+    late_ms = i < 3 ? 2500 : 30000;
+    ask_read();
+    if (i < 3) holds(&last, w, 1);
+    else assert_int_equal(last.status, INSITU_E_AUTH);
+    close_root();
+  }
+  late_ms = 0;
+  near_ms = 60000;
   stop();
 }
 /* STS says with 400 what passes: too many requests, or that it did not reach the identity's
@@ -1737,6 +1760,7 @@ int main(void) {
       cmocka_unit_test(test_open_without_memory),
       cmocka_unit_test(test_ways),
       cmocka_unit_test(test_ways_refused),
+      cmocka_unit_test(test_late),
       cmocka_unit_test(test_sts_busy),
       cmocka_unit_test(test_sts_clock),
       cmocka_unit_test(test_pause),
