@@ -10640,6 +10640,7 @@ struct insitu__http_answer {
 
   int64_t date;        /* seconds since 1970; -1: none */
   int64_t retry_after; /* seconds from now; -1: none */
+  int64_t retry_at;    /* the same as a date, seconds since 1970; -1: it was none */
   bool encoded;        /* Content-Encoding is another than identity */
   bool dated;          /* Last-Modified is a date, and later than those that stand for none */
   bool framed;         /* the body's end is marked, though its length is not told */
@@ -10986,7 +10987,7 @@ static void insitu__http_answer_init(struct insitu__http_answer *a) {
   a->status = 0;
   a->first = a->last = 0;
   a->length = a->total = UINT64_MAX;
-  a->date = a->retry_after = -1;
+  a->date = a->retry_after = a->retry_at = -1;
   a->has_range = a->encoded = a->framed = a->dated = false;
   a->version = insitu__http_no_version;
   a->etag[0] = a->id[0] = a->code[0] = a->region[0] = 0;
@@ -11050,25 +11051,31 @@ static void insitu__http_read_modified(struct insitu__http_answer *a, const char
   a->version.modified = insitu__http_version_modified(seconds);
 }
 
-/* All headers are there: sets the version's parts that depend on several of them. */
+/* Seconds from `now` until a date. */
+static int64_t insitu__http_until(int64_t date, int64_t now) {
+  return date > now ? (int64_t)insitu__base_min((uint64_t)(date - now), 1u << 20) : 0;
+}
+
+/* Reads Retry-After, seconds or a date. The date counts by our clock, and with the headers complete
+ * by that of the server, if there is a Date: ours may be wrong. */
+static void insitu__http_read_retry(struct insitu__http_answer *a, const char *value) {
+  uint64_t seconds;
+  a->retry_after = a->retry_at = -1;
+  if (insitu__text_number(value, UINT64_MAX, &seconds))
+    a->retry_after = (int64_t)insitu__base_min(seconds, 1u << 20);
+  else if (insitu__sign_parse_http_date(value, &a->retry_at))
+    a->retry_after = insitu__http_until(a->retry_at, (int64_t)time(NULL));
+}
+
+/* All headers are there: sets what depends on several of them. */
 static void insitu__http_answer_complete(struct insitu__http_answer *a) {
+  if (a->retry_at >= 0 && a->date >= 0) a->retry_after = insitu__http_until(a->retry_at, a->date);
   uint32_t since = (uint32_t)a->date - a->version.modified;
   a->version.settled =
       a->dated && a->date >= 0 && since >= INSITU__HTTP_SETTLED && since < UINT32_C(1) << 31;
   a->version.total = UINT64_MAX;
   if (!a->encoded && a->status == 206) a->version.total = a->total;
   if (!a->encoded && a->status == 200) a->version.total = a->length;
-}
-
-/* The value of Retry-After, seconds or a date, in seconds from now; -1: it is neither. */
-static int64_t insitu__http_retry_after(const char *value) {
-  uint64_t seconds;
-  if (insitu__text_number(value, UINT64_MAX, &seconds))
-    return (int64_t)insitu__base_min(seconds, 1u << 20);
-
-  int64_t until, now = (int64_t)time(NULL);
-  if (!insitu__sign_parse_http_date(value, &until)) return -1;
-  return until > now ? (int64_t)insitu__base_min((uint64_t)(until - now), 1u << 20) : 0;
 }
 
 /* Headers that are read. The text of one with a `cap` is kept, unless it does not fit or holds a
@@ -11133,7 +11140,7 @@ static bool insitu__http_read_value(
   case INSITU__HTTP_HEADER_DATE:
     if (!insitu__sign_parse_http_date(value, &a->date)) a->date = -1;
     break;
-  case INSITU__HTTP_HEADER_RETRY: a->retry_after = insitu__http_retry_after(value); break;
+  case INSITU__HTTP_HEADER_RETRY: insitu__http_read_retry(a, value); break;
   case INSITU__HTTP_HEADER_LOCATION:
     insitu__mem_free_secret(a->location, a->location ? strlen(a->location) : 0);
     a->location = insitu__mem_text(value, n);

@@ -151,6 +151,29 @@ static void test_retry_after(void **state) {
   take(&a, line);
   assert_true(a.retry_after > 0 && a.retry_after <= 1000);
   insitu__http_answer_init(&a);
+
+  /* a date counts by the clock of the server that wrote it, where it tells that */
+  static const struct {
+    const char *value, *date;
+    int64_t want;
+  } cases[] = {
+      {"Tue, 15 Nov 1994 08:12:41 GMT", "Tue, 15 Nov 1994 08:12:31 GMT", 10},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "Tue, 15 Nov 1994 08:12:41 GMT", 0},
+      {"Fri, 31 Dec 9999 23:59:59 GMT", "Fri, 31 Dec 9999 23:59:50 GMT", 9},
+      {"7", "Fri, 31 Dec 9999 23:59:50 GMT", 7},
+      {"soon", "Fri, 31 Dec 9999 23:59:50 GMT", -1},
+      {"Tue, 15 Nov 1994 08:12:31 GMT", "today", 0},
+      {"Fri, 31 Dec 9999 23:59:59 GMT", "today", 1 << 20},
+  };
+  for (size_t i = 0; i < 2 * sizeof cases / sizeof *cases; i++) {
+    char lines[2][100];
+    snprintf(lines[i % 2], sizeof lines[0], "Retry-After: %s", cases[i / 2].value);
+    snprintf(lines[1 - i % 2], sizeof lines[0], "Date: %s", cases[i / 2].date);
+    for (int k = 0; k < 2; k++) take(&a, lines[k]);
+    insitu__http_answer_complete(&a);
+    if (a.retry_after != cases[i / 2].want) fail_msg("%s, %s", lines[0], lines[1]);
+    insitu__http_answer_init(&a);
+  }
 }
 
 /* only what curl would send as it is goes around its parser */
