@@ -40390,8 +40390,8 @@ static void insitu__rule_mix(
   if (!given && r->global_batch % c->lanes == 0)
     c->window = insitu__rule_mixing(r->global_batch, c->lanes, c->rows, c->window);
   c->block_chunks = r->block_chunks;
-  uint64_t most = INSITU__MAX_LISTED_CHUNKS;
-  while (!given && c->window > 1 && c->window * c->lanes > most / c->unit_chunks) c->window--;
+  uint64_t most = INSITU__MAX_LISTED_CHUNKS / c->unit_chunks / c->lanes;
+  if (!given) c->window = insitu__base_max(1, insitu__base_min(c->window, most));
   if (!given) c->block_chunks = c->lanes * c->window * c->unit_chunks;
 }
 

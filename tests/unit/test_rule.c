@@ -243,9 +243,22 @@ static void test_extremes(void **state) {
     }
 }
 
+/* Lanes that do not divide a large global batch are refused later. Until then the window ends where
+ * it may, at once: 2^43 units of a byte would fit (a). */
+static void test_long_window(void **state) {
+  (void)state;
+  struct insitu__rule r = {.global_batch = 1 << 20, .lanes = 7, .chunk = 1, .stride = 1};
+  struct insitu__rule_choice c = {.unit_chunks = 1, .bytes = 1};
+  insitu__rule_window(&r, 1, &c);
+  assert_int_equal(c.most, UINT64_C(1) << 43);
+  assert_int_equal(c.window, INSITU__MAX_LISTED_CHUNKS / 7);
+  assert_int_equal(c.block_chunks, INSITU__MAX_LISTED_CHUNKS / 7 * 7);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_table), cmocka_unit_test(test_covered),
       cmocka_unit_test(test_mixing), cmocka_unit_test(test_gives_way), cmocka_unit_test(test_given),
-      cmocka_unit_test(test_arrays), cmocka_unit_test(test_lanes), cmocka_unit_test(test_extremes)};
+      cmocka_unit_test(test_arrays), cmocka_unit_test(test_lanes), cmocka_unit_test(test_extremes),
+      cmocka_unit_test(test_long_window)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
