@@ -397,7 +397,10 @@
  *                          8            1            64     32           2.00            1.00
  *
  *   A split of less than 8 units for each of these lanes has fewer, and its windows as many units
- *   as (c) asks for with these: insitu_plan has lanes and window of each split.
+ *   as (c) asks for with these: insitu_plan has lanes and window of each split. A desc that gives
+ *   block_chunks alone, and the very number of the rule, leaves windows to the rule: the resolved
+ *   desc of a loader does so, and opens with the same windows. Where lanes are given, too, windows
+ *   are as long as block_chunks says.
  *
  *   Lanes are shared by ranks: where few long chunks leave few lanes, an iterator of a larger world
  *   is refused with the lanes to set. "pin" in insitu_loader_describe has the values that give the

@@ -725,9 +725,9 @@ enum { IMDS_TOKEN, IMDS_KEYS, CONTAINER, WEB, ROLE, OAUTH, GOOGLE, MSI, OTHER, S
 static atomic_int asked_of[SERVICES];
 static atomic_int life = 3600;         /* seconds that what they give holds */
 static atomic_bool ill, wrong;         /* they refuse; they give nonsense */
-static int late_ms;                    /* they answer so much later */
+static atomic_int late_ms;             /* they answer so much later */
 static atomic_int sts_asked, sts_busy; /* requests; those to come that are answered 400 */
-static const char *sts_code;           /* with this code */
+static const char *_Atomic sts_code;   /* with this code */
 static atomic_bool sts_strict;         /* the signature's time counts */
 static struct server *services;
 
